@@ -1,0 +1,147 @@
+"""Model lines, their ontologies, and the model versions and artifacts of a line."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from engine.domain.ontology import Ontology
+from engine.ports import BlobStore, ModelFiles
+from engine.store.blobs import sha256_of
+from engine.store.tables.metadata import new_id
+from engine.store.tables.models import ModelArtifact, ModelLine, ModelVersion, OntologyVersion
+
+HYDRANET = "hydranet-safetensors"
+
+
+class NotFound(LookupError):
+    """No such row; the message says what was looked for."""
+
+
+def line_by_name(session: Session, project_id: uuid.UUID, name: str) -> ModelLine:
+    line = session.execute(
+        select(ModelLine).where(ModelLine.project_id == project_id, ModelLine.name == name)
+    ).scalar_one_or_none()
+    if line is None:
+        names = session.scalars(select(ModelLine.name).where(ModelLine.project_id == project_id)).all()
+        raise NotFound(f"there is no model line {name!r}; there are: {', '.join(names) or 'none yet'}")
+    return line
+
+
+def get_line(session: Session, line_id: uuid.UUID, lock: bool = False) -> ModelLine:
+    """The line; `lock` holds its row until the transaction ends."""
+    line = session.get(ModelLine, line_id, with_for_update=lock, populate_existing=lock)
+    if line is None:
+        raise NotFound(f"there is no model line {line_id}")
+    return line
+
+
+def get_model(session: Session, model_id: uuid.UUID) -> ModelVersion:
+    model = session.get(ModelVersion, model_id)
+    if model is None:
+        raise NotFound(f"there is no model version {model_id}")
+    return model
+
+
+def ontology_of(session: Session, ontology_id: uuid.UUID) -> Ontology:
+    """The ontology as a domain object."""
+    return Ontology.from_document(session.get_one(OntologyVersion, ontology_id).document)
+
+
+def add_ontology(session: Session, project_id: uuid.UUID, ontology: Ontology) -> OntologyVersion:
+    """The row of this ontology version; the same again is the same row. Raises ValueError when it would change one."""
+    found = session.execute(
+        select(OntologyVersion).where(
+            OntologyVersion.project_id == project_id,
+            OntologyVersion.name == ontology.name,
+            OntologyVersion.version == ontology.version,
+        )
+    ).scalar_one_or_none()
+    if found is not None:
+        if found.digest != ontology.digest:
+            raise ValueError(
+                f"ontology {ontology.name!r} version {ontology.version} exists and says something else: "
+                "give the changed one a new version"
+            )
+        return found
+    row = OntologyVersion(
+        id=new_id(),
+        project_id=project_id,
+        name=ontology.name,
+        version=ontology.version,
+        digest=ontology.digest,
+        document=ontology.to_document(),
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def add_model(
+    session: Session,
+    line: ModelLine,
+    *,
+    origin: str,
+    run_id: uuid.UUID | None,
+    heads: list[str],
+    weights_blob_id: uuid.UUID,
+    weights_sha256: str,
+    config: dict[str, object],
+    created_by: str,
+    note: str | None = None,
+) -> ModelVersion:
+    """A new version of the line with its artifact; the line's row is locked, so that numbers have no gap or double."""
+    get_line(session, line.id, lock=True)
+    last = session.scalar(select(func.max(ModelVersion.number)).where(ModelVersion.line_id == line.id)) or 0
+    model = ModelVersion(
+        id=new_id(),
+        project_id=line.project_id,
+        line_id=line.id,
+        number=last + 1,
+        origin=origin,
+        run_id=run_id,
+        ontology_id=line.ontology_id,
+        heads=heads,
+        weights_sha256=weights_sha256,
+        note=note,
+        created_by=created_by,
+    )
+    session.add(model)
+    session.flush()
+    session.add(
+        ModelArtifact(
+            id=new_id(),
+            project_id=line.project_id,
+            model_version_id=model.id,
+            format=HYDRANET,
+            target="any",
+            blob_id=weights_blob_id,
+            config=config,
+            digest=weights_sha256,
+        )
+    )
+    session.flush()
+    return model
+
+
+def artifact_of(session: Session, model_id: uuid.UUID) -> ModelArtifact:
+    """The artifact that ships."""
+    return session.execute(
+        select(ModelArtifact).where(ModelArtifact.model_version_id == model_id)
+    ).scalars().first() or (_no_artifact(model_id))
+
+
+def model_files(session: Session, blobs: BlobStore, model_id: uuid.UUID) -> ModelFiles:
+    """The artifact on this machine's disk, its bytes verified against the digest that the gate judged."""
+    artifact = artifact_of(session, model_id)
+    sha256 = sha256_of(session, artifact.blob_id)
+    blobs.read(sha256)  # raises when the bytes are no longer what they were
+    path: Path = blobs.local_path(sha256)
+    return ModelFiles(format=artifact.format, weights=path, config=artifact.config)
+
+
+def _no_artifact(model_id: uuid.UUID) -> ModelArtifact:
+    raise NotFound(f"model version {model_id} has no artifact")
