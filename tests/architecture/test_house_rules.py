@@ -1,0 +1,92 @@
+"""Rules about files: their names, their lengths, and which of them may read the environment."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("engine", "models", "services", "benchmarks")
+LONGEST = 400
+BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc", "manager", "managers"}
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def environment_reads(source: str) -> list[int]:
+    """The lines that touch the environment through `os`, however it was imported."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in ENVIRONMENT:
+            lines.append(node.lineno)
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            lines.extend(node.lineno for alias in node.names if alias.name in ENVIRONMENT)
+    return lines
+
+
+def test_there_are_sources_to_look_at() -> None:
+    assert len(sources(*PACKAGES)) > 30
+
+
+def test_no_file_is_too_long() -> None:
+    folders = (*PACKAGES, "tests", "migrations")
+    long = {str(p.relative_to(ROOT)): n for p in sources(*folders) if (n := len(p.read_text().splitlines())) > LONGEST}
+    assert long == {}
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    paths = [p.relative_to(ROOT) for p in sources(*PACKAGES, "tests")]
+    assert [str(p) for p in paths if BANNED_NAMES & {*p.parts[:-1], p.stem}] == []
+
+
+def test_every_package_has_an_empty_init() -> None:
+    packages = {path.parent for path in sources("engine", "models", "services")}
+    missing = [str(folder.relative_to(ROOT)) for folder in packages if not (folder / "__init__.py").exists()]
+    filled = [str(p.relative_to(ROOT)) for p in sources(*PACKAGES) if p.name == "__init__.py" and p.read_text().strip()]
+    assert missing == []
+    assert filled == []
+
+
+def test_tests_are_no_packages() -> None:
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_only_the_settings_read_the_environment() -> None:
+    readers = {str(path.relative_to(ROOT)) for path in sources(*PACKAGES) if environment_reads(path.read_text())}
+    assert readers == {"services/settings.py"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import os\nos.environ['A']", "import os as o\no.getenv('A')", "from os import environ", "x.os.putenv('a', '')"],
+)
+def test_the_check_sees_a_read_of_the_environment(source: str) -> None:
+    assert environment_reads(source)
+
+
+def test_the_committed_text_names_no_registry_and_no_folder_of_one_machine() -> None:
+    hosts = "|".join(
+        [
+            r"pypi\.org",
+            "python" + r"hosted\.org",
+            r"registry\.npm" + "js",
+            r"deb\.deb" + "ian",
+            r"download\.py" + "torch",
+        ]
+    )
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    files = [ROOT / name for name in listed.stdout.splitlines()] or sources(*PACKAGES)
+    found = []
+    for path in files:
+        if path == Path(__file__) or not path.is_file() or path.suffix in {".png", ".jpg", ".mp4", ".woff2"}:
+            continue
+        if re.search(hosts, path.read_text(errors="ignore")):
+            found.append(str(path.relative_to(ROOT)))
+    assert found == []

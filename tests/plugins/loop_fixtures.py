@@ -1,0 +1,445 @@
+"""A model line with real clips, labels, weights and jobs: what every stage of the loop stands on."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from road_scenes import HEIGHT, WIDTH, Scene, ontology
+from sqlalchemy import select
+
+from engine.adapters.blobs import LocalBlobStore
+from engine.adapters.video.pool import MediaPool
+from engine.adapters.video.probe import ChildMediaProbe
+from engine.adapters.video.reader import ChildFrameReader
+from engine.domain.access import ADMIN, Principal
+from engine.domain.answers import Answer
+from engine.domain.ontology import Head, Ontology
+from engine.jobs import ledger
+from engine.ports import Picture, Scorer, TrainedModel, Trainer, TrainingPlan, TrainingSample
+from engine.stages.freeze import Frozen, freeze_dataset, freeze_golden
+from engine.stages.import_labels import LabelImport, import_labels
+from engine.stages.ingest import ingest
+from engine.stages.judge import judge
+from engine.stages.promote import Moved, promote
+from engine.stages.score import score
+from engine.stages.train import RunRequest, start_run, train
+from engine.store.blobs import register
+from engine.store.database import connect
+from engine.store.lines import add_model, add_ontology
+from engine.store.projects import ensure_default
+from engine.store.tables.metadata import new_id
+from engine.store.tables.models import GateReport, ModelLine, ModelVersion, Run
+from engine.store.tables.recordings import Clip, Stream
+from engine.store.tables.work import Job
+from engine.store.unit_of_work import Database
+from services.api.schemas.manifest import ManifestIn
+from services.wiring import Undispatched
+
+START_NS = 1_750_000_000_000_000_000
+STREAM = "front"
+
+TRAINING: dict[str, Any] = {
+    "backbone": "shufflenet_v2_x0_5",
+    "height": HEIGHT,
+    "width": WIDTH,
+    "batch_size": 4,
+    "learning_rate": 3e-3,
+    "steps_scratch": 4,
+    "steps_warm": 4,
+    "checkpoint_every": 2,
+    "threads": 1,
+    "neck_width": 16,
+    "neck_layers": 1,
+    "head_width": 16,
+}
+SETTINGS: dict[str, Any] = {
+    "training": TRAINING,
+    "scoring": {"every_s": 0.5},
+    "gate": {"min_groups": 6, "resamples": 400},
+}
+
+
+@dataclass
+class Loop:
+    """A line and its parts. Times of clips follow from their numbers."""
+
+    database: Database
+    blobs: LocalBlobStore
+    probe: ChildMediaProbe
+    reader: ChildFrameReader
+    project_id: uuid.UUID
+    line_id: uuid.UUID
+    ontology: Ontology
+    folder: Path
+    scenes: dict[uuid.UUID, Scene] = field(default_factory=dict)
+
+    # --- the fleet ---
+
+    @property
+    def principal(self) -> Principal:
+        return Principal("token", uuid.UUID(int=1), "fleet", self.project_id, frozenset({ADMIN}))
+
+    def add_clip(
+        self,
+        seed: int,
+        split: str = "pool",
+        *,
+        number: int = 0,
+        frames: int = 6,
+        purposes: Sequence[str] = ("training", "evaluation"),
+        tags: Mapping[str, str] | None = None,
+        events: Sequence[Mapping[str, Any]] = (),
+    ) -> uuid.UUID:
+        """Ingest clip `number` of the drive that this seed draws."""
+        scene = Scene(seed)
+        film = self.folder / f"{split}-{seed}-{number}.mp4"
+        # Another clip of the drive shows it later on.
+        shown = _Later(scene, number * 10_000) if number else scene
+        shown.film(film, frames)
+        document = {
+            "vehicle": {"external_id": f"v{seed % 3}", "platform": "sim"},
+            "drive": {"external_id": f"{split}-{seed}", "split_group": f"{split}-{seed}", "split": split},
+            "external_id": f"{split}-{seed}-{number}",
+            "start_ns": START_NS + (seed * 1000 + number * 30) * 1_000_000_000,
+            "clock_source": "gps",
+            "streams": [{"name": STREAM, "kind": "camera"}],
+            "events": list(events),
+            "tags": {"time_of_day": "night" if scene.night else "day", **(tags or {})},
+            "licence": "CC0-1.0",
+            "allowed_purposes": list(purposes),
+        }
+        with self.blobs.begin() as writer:
+            writer.write(film.read_bytes())
+            taken = ingest(
+                self.database,
+                self.probe,
+                self.principal,
+                ManifestIn.model_validate(document).to_domain(),
+                {STREAM: writer},
+                now_ns=START_NS,
+            )
+        film.unlink()
+        self.scenes[taken.clip_id] = shown
+        return taken.clip_id
+
+    def pts(self, clip_id: uuid.UUID) -> list[int]:
+        with self.database.read() as session:
+            return list(session.scalars(select(Stream).where(Stream.clip_id == clip_id)).one().pts)
+
+    def label(
+        self,
+        clip_id: uuid.UUID,
+        frames: Sequence[int] = (0, 4),
+        heads: Sequence[str] | None = None,
+        *,
+        source: str = "simulator",
+        answers: Mapping[str, Answer] | None = None,
+    ) -> tuple[uuid.UUID, ...]:
+        """Import the truth of these frames (by their place in the clip), or `answers` in its stead."""
+        pts = self.pts(clip_id)
+        labels = []
+        for index in frames:
+            truth = {**self.scenes[clip_id].answers(pts[index]), **(answers or {})}
+            for head in heads or [head.name for head in self.ontology.heads]:
+                labels.append(
+                    LabelImport(clip_id, STREAM, pts[index], head, truth[head].value, truth[head].array)
+                )
+        name, version = self.ontology.name, self.ontology.version
+        return import_labels(self.database, self.blobs, self.principal, name, version, source, labels).label_ids
+
+    def labelled_drives(self, seeds: Sequence[int], split: str = "pool") -> list[uuid.UUID]:
+        """A clip of each of these drives, two of its frames labelled."""
+        clips = [self.add_clip(seed, split) for seed in seeds]
+        for clip in clips:
+            self.label(clip)
+        return clips
+
+    # --- jobs ---
+
+    def claim(self, kind: str) -> ledger.Lease:
+        """The next due job of this kind, which there must be."""
+        (lease,) = ledger.claim(self.database, kind, "tester", oldest_first=False)
+        return lease
+
+    def enqueue(self, kind: str, subject_id: uuid.UUID, payload: Mapping[str, Any] | None = None) -> uuid.UUID:
+        with self.database.unit() as unit:
+            job_id = ledger.enqueue(
+                unit,
+                kind=kind,
+                project_id=self.project_id,
+                subject_id=subject_id,
+                dedupe_key=f"test:{uuid.uuid4()}",
+                payload=payload,
+                priority=1000,  # before what the stages themselves made due
+            )
+            unit.commit()
+        assert job_id is not None
+        return job_id
+
+    def jobs(self, kind: str, *states: str) -> list[Job]:
+        with self.database.read() as session:
+            query = select(Job).where(Job.kind == kind).order_by(Job.id)
+            return list(session.scalars(query.where(Job.state.in_(states)) if states else query))
+
+    def take_away(self, lease: ledger.Lease) -> None:
+        """What happens to a worker that fell silent: the job goes to another one."""
+        ledger.postpone(self.database, lease, "taken away", 0)
+        assert self.claim(lease.kind).job_id == lease.job_id
+
+    # --- stages ---
+
+    def freeze(self) -> Frozen:
+        return freeze_dataset(self.database, self.blobs, self.reader, self.line_id)
+
+    def freeze_golden(self, name: str = "golden") -> Frozen:
+        return freeze_golden(self.database, self.blobs, self.reader, self.line_id, name)
+
+    def start_run(self, dataset_id: uuid.UUID, seed: int = 1, **request: Any) -> uuid.UUID:
+        with self.database.unit() as unit:
+            run = start_run(
+                unit, RunRequest(self.line_id, dataset_id, seed, request.pop("target_heads", ["road"]), **request)
+            )
+            unit.commit()
+        return run
+
+    def train(self, trainer: Trainer, lease: ledger.Lease | None = None) -> uuid.UUID | None:
+        lease = lease or self.claim("train")
+        folder = self.folder / "runs" / str(lease.subject_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        return train(self.database, self.blobs, trainer, lease, folder)
+
+    def register(
+        self,
+        model: TrainedModel,
+        *,
+        run_id: uuid.UUID | None = None,
+        heads: Sequence[str] | None = None,
+        judged: bool = False,
+    ) -> uuid.UUID:
+        """A version of the line with these weights. `judged` gives it a reference, as its first judgement would."""
+        stored = self.blobs.put(model.files.weights.read_bytes())
+        with self.database.unit() as unit:
+            line = unit.session.get_one(ModelLine, self.line_id)
+            version = add_model(
+                unit.session,
+                line,
+                origin="trained" if run_id else "registered",
+                run_id=run_id,
+                heads=list(heads or [head.name for head in self.ontology.heads]),
+                weights_blob_id=register(unit.session, self.project_id, stored, "application/vnd.safetensors").id,
+                weights_sha256=stored.sha256,
+                config=dict(model.files.config),
+                created_by="test",
+            )
+            if judged:
+                version.score_reference = {head: [step / 100 for step in range(101)] for head in version.heads}
+            unit.commit()
+        return version.id
+
+    def judge(self, scorer: Scorer, model_id: uuid.UUID, golden_id: uuid.UUID, **payload: Any) -> GateReport | None:
+        """Judge a model now; the report, none for a repeat that only measures noise."""
+        self.enqueue("judge", model_id, {"golden_set_id": str(golden_id), **payload})
+        report_id = judge(self.database, self.blobs, self.reader, scorer, self.claim("judge"))
+        with self.database.read() as session:
+            return session.get_one(GateReport, report_id) if report_id else None
+
+    def score(self, scorer: Scorer, lease: ledger.Lease | None = None) -> int:
+        return score(self.database, self.blobs, self.reader, scorer, lease or self.claim("score"))
+
+    def score_pool(self, scorer: Scorer) -> int:
+        """Every due score job; returns how many there were."""
+        done = 0
+        while leases := ledger.claim(self.database, "score", "tester"):
+            self.score(scorer, leases[0])
+            done += 1
+        return done
+
+    def pass_report(self, model_id: uuid.UUID, golden_id: uuid.UUID) -> uuid.UUID:
+        """A report that passed, as if the gate had found this model better than the champion of now."""
+        with self.database.unit() as unit:
+            model = unit.session.get_one(ModelVersion, model_id)
+            report = GateReport(
+                id=new_id(),
+                project_id=self.project_id,
+                line_id=self.line_id,
+                challenger_id=model_id,
+                challenger_weights_sha256=model.weights_sha256,
+                champion_id=unit.session.get_one(ModelLine, self.line_id).champion_id,
+                golden_set_id=golden_id,
+                golden_look=1,
+                target_heads=["road"],
+                verdict="passed",
+                reasons=[],
+                report={},
+            )
+            unit.session.add(report)
+            unit.commit()
+        return report.id
+
+    def crown(self, model_id: uuid.UUID, golden_id: uuid.UUID) -> Moved:
+        """Make a model the champion."""
+        return promote(self.database, self.pass_report(model_id, golden_id), "tester")
+
+    # --- looking ---
+
+    def line(self) -> ModelLine:
+        with self.database.read() as session:
+            return session.get_one(ModelLine, self.line_id)
+
+    def model(self, model_id: uuid.UUID) -> ModelVersion:
+        with self.database.read() as session:
+            return session.get_one(ModelVersion, model_id)
+
+    def run(self, run_id: uuid.UUID) -> Run:
+        with self.database.read() as session:
+            return session.get_one(Run, run_id)
+
+    def clip(self, clip_id: uuid.UUID) -> Clip:
+        with self.database.read() as session:
+            return session.get_one(Clip, clip_id)
+
+
+@dataclass(frozen=True)
+class _Later(Scene):
+    """The same drive, some ticks on."""
+
+    ticks: int = 0
+
+    def __init__(self, scene: Scene, ticks: int) -> None:
+        object.__setattr__(self, "seed", scene.seed)
+        object.__setattr__(self, "ticks", ticks)
+
+    def picture(self, pts: int) -> Picture:
+        later = super().picture(pts + self.ticks)
+        return Picture(pts, later.width, later.height, later.rgb)
+
+    def answers(self, pts: int) -> dict[str, Answer]:
+        return super().answers(pts + self.ticks)
+
+
+class NobodyAsked:
+    """A scorer of which nothing may be asked: what is on record has to do."""
+
+    def score(self, model: Any, pictures: Sequence[Picture]) -> list[Any]:
+        raise AssertionError("the scorer was asked")
+
+    def embed(self, model: Any, pictures: Sequence[Picture]) -> list[Any]:
+        raise AssertionError("the scorer was asked")
+
+
+@pytest.fixture(scope="session")
+def media_pool() -> Iterator[MediaPool]:
+    pool = MediaPool()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def make_loop(database_url: str, data_dir: Path, media_pool: MediaPool) -> Iterator[Callable[..., Loop]]:
+    """`make_loop(*heads, **settings)` gives a line of its own in this test's database."""
+    engine = connect(database_url)
+    database = Database(engine, Undispatched())
+    made: list[Loop] = []
+
+    def make(*heads: Head, **settings: Any) -> Loop:
+        given = ontology(*heads, version=len(made) + 1)
+        with database.unit() as unit:
+            project_id = ensure_default(unit.session).id
+            line = ModelLine(
+                id=new_id(),
+                project_id=project_id,
+                name=f"roads-{len(made)}",
+                ontology_id=add_ontology(unit.session, project_id, given).id,
+                settings={**SETTINGS, **settings},
+            )
+            unit.session.add(line)
+            unit.commit()
+        made.append(
+            Loop(
+                database=database,
+                blobs=LocalBlobStore(data_dir / "blobs"),
+                probe=ChildMediaProbe(media_pool),
+                reader=ChildFrameReader(media_pool),
+                project_id=project_id,
+                line_id=line.id,
+                ontology=given,
+                folder=data_dir,
+            )
+        )
+        return made[-1]
+
+    yield make
+    engine.dispose()
+
+
+@pytest.fixture
+def loop(make_loop: Callable[..., Loop]) -> Loop:
+    return make_loop()
+
+
+@pytest.fixture(scope="session")
+def scorer() -> Scorer:
+    from engine.adapters.torch.scorer import TorchScorer
+
+    return TorchScorer()
+
+
+@pytest.fixture(scope="session")
+def trainer() -> Trainer:
+    from engine.adapters.torch.trainer import TorchTrainer
+
+    return TorchTrainer(beat_every_s=0.2, poll_every_s=0.02)
+
+
+@pytest.fixture(scope="session")
+def trained(trainer: Trainer) -> Iterator[Callable[..., TrainedModel]]:
+    """`trained(steps, seed, shuffled)` gives really trained weights, the same ones for the whole session."""
+    with tempfile.TemporaryDirectory(prefix="lt-weights-") as name:
+        root = Path(name)
+        kept: dict[str, TrainedModel] = {}
+
+        def train_once(steps: int = 2, seed: int = 1, shuffled: bool = False) -> TrainedModel:
+            key = hashlib.sha256(f"{steps}/{seed}/{shuffled}".encode()).hexdigest()[:8]
+            if key not in kept:
+                folder = root / key
+                folder.mkdir()
+                plan = TrainingPlan(
+                    heads=ontology().heads,
+                    seed=seed,
+                    steps=steps,
+                    batch_size=4,
+                    height=HEIGHT,
+                    width=WIDTH,
+                    backbone=TRAINING["backbone"],
+                    learning_rate=TRAINING["learning_rate"],
+                    checkpoint_every=1000,
+                    threads=1,
+                    options={name: TRAINING[name] for name in ("neck_width", "neck_layers", "head_width")},
+                )
+                kept[key] = trainer.train(folder, plan, _samples(root, shuffled), 1, lambda progress=None: None)
+            return kept[key]
+
+        yield train_once
+
+
+def _samples(root: Path, shuffled: bool) -> list[TrainingSample]:
+    """Two frames of each of forty drives; shuffled, each picture has the labels of another one."""
+    from PIL import Image
+
+    samples = []
+    for seed in range(40):
+        for pts in (0, 1000):
+            picture, path = Scene(seed).picture(pts), root / f"{seed}-{pts}.png"
+            if not path.exists():
+                Image.frombytes("RGB", (WIDTH, HEIGHT), picture.rgb).save(path)
+            truth = Scene((seed * 7 + 20) % 40 if shuffled else seed).answers(pts)
+            labels = {head.name: truth[head.name] for head in ontology().heads}
+            samples.append(TrainingSample(f"{seed}-{pts}", path, labels))
+    return samples
