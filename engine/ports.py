@@ -135,7 +135,7 @@ class Scorer(Protocol):
 class TrainingSample:
     """One labelled picture. A head that is not in `labels` is unlabelled there, which is never "empty".
 
-    `annotated_classes` by head: the classes a labeler looked for; a head that is absent was annotated for all of its classes.
+    `annotated_classes` by head: the classes a labeler looked for; for a head that is absent, all of its classes.
     """
 
     id: str
@@ -267,7 +267,7 @@ class LabelBridge(Protocol):
         """The tool's project for this ontology, made (with its config) when there is none."""
 
     def create_tasks(self, tool_project: int, ontology: Ontology, drafts: Sequence[TaskDraft]) -> None:
-        """Make the tasks, in order, in one call. May have happened even if it raises LabelToolUnavailable: look by key."""
+        """Make the tasks, in order, in one call. It may have happened even if it raises LabelToolUnavailable: look."""
 
     def tasks_by_key(self, tool_project: int, keys: Sequence[str]) -> dict[str, list[ToolTask]]:
         """The live tasks of these keys, lowest id first; more than one where a timed-out call landed late."""
@@ -278,7 +278,12 @@ class LabelBridge(Protocol):
     def annotations(
         self, tool_project: int, ontology: Ontology, updated_since: str | None = None
     ) -> Iterator[ToolAnnotation]:
-        """Every annotation of the project, those of tasks changed at or after `updated_since` (the tool's clock) if given."""
+        """Every annotation; given `updated_since` (the tool's clock), those of tasks changed at or after it."""
+
+    def annotation_ids(
+        self, tool_project: int, updated_since: str | None = None
+    ) -> Iterator[tuple[ToolTask, list[int]]]:
+        """The annotations that tasks have now, of tasks changed since: one that is missing here was deleted."""
 
     def task_url(self, tool_project: int, task_id: int) -> str: ...
 

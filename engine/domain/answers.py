@@ -65,7 +65,7 @@ def encode_runs(cells: Iterator[int] | list[int] | bytes) -> list[list[int]]:
 
 
 def decode_runs(runs: list[list[int]], size: tuple[int, int]) -> bytes:
-    """``[[index, length], ...]`` to height * width row-major bytes; raises AnswerError when the lengths don't add up."""
+    """``[[index, length], ...]`` to height * width row-major bytes; AnswerError when the lengths don't add up."""
     cells = b"".join(bytes((index,)) * length for index, length in runs)
     if len(cells) != size[0] * size[1]:
         raise AnswerError(f"runs cover {len(cells)} cells, the size {size[0]}x{size[1]} has {size[0] * size[1]}")

@@ -73,7 +73,7 @@ class ClipManifest:
     """The whole manifest as it was sent, in JSON types, without what only repeats a default."""
 
     def content_digest(self, stream_sha256: Mapping[str, str]) -> str:
-        """Over the manifest and the streams' bytes: two deliveries of one clip agree in it, whether hashes were declared or not."""
+        """Over the manifest and the streams' bytes, so two deliveries agree, whether hashes were declared or not."""
         document = {key: value for key, value in self.document.items() if key != "streams"}
         streams = [
             {

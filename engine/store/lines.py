@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from engine.domain.ontology import Ontology
+from engine.domain.refusals import Conflict, NotFound
 from engine.ports import BlobStore, ModelFiles
 from engine.store.blobs import sha256_of
 from engine.store.tables.metadata import new_id
@@ -17,17 +18,15 @@ from engine.store.tables.models import ModelArtifact, ModelLine, ModelVersion, O
 HYDRANET = "hydranet-safetensors"
 
 
-class NotFound(LookupError):
-    """No such row; the message says what was looked for."""
-
-
 def line_by_name(session: Session, project_id: uuid.UUID, name: str) -> ModelLine:
     line = session.execute(
         select(ModelLine).where(ModelLine.project_id == project_id, ModelLine.name == name)
     ).scalar_one_or_none()
     if line is None:
         names = session.scalars(select(ModelLine.name).where(ModelLine.project_id == project_id)).all()
-        raise NotFound(f"there is no model line {name!r}; there are: {', '.join(names) or 'none yet'}")
+        raise NotFound(
+            "no-such-line", f"there is no model line {name!r}", f"there are: {', '.join(names) or 'none yet; make one'}"
+        )
     return line
 
 
@@ -35,14 +34,14 @@ def get_line(session: Session, line_id: uuid.UUID, lock: bool = False) -> ModelL
     """The line; `lock` holds its row until the transaction ends."""
     line = session.get(ModelLine, line_id, with_for_update=lock, populate_existing=lock)
     if line is None:
-        raise NotFound(f"there is no model line {line_id}")
+        raise NotFound("no-such-line", f"there is no model line {line_id}", "list them with GET /v1/lines")
     return line
 
 
 def get_model(session: Session, model_id: uuid.UUID) -> ModelVersion:
     model = session.get(ModelVersion, model_id)
     if model is None:
-        raise NotFound(f"there is no model version {model_id}")
+        raise NotFound("no-such-model", f"there is no model version {model_id}", "list them with GET /v1/models")
     return model
 
 
@@ -52,7 +51,7 @@ def ontology_of(session: Session, ontology_id: uuid.UUID) -> Ontology:
 
 
 def add_ontology(session: Session, project_id: uuid.UUID, ontology: Ontology) -> OntologyVersion:
-    """The row of this ontology version; the same again is the same row. Raises ValueError when it would change one."""
+    """The row of this ontology version; the same again is the same row. Raises Conflict when it would change one."""
     found = session.execute(
         select(OntologyVersion).where(
             OntologyVersion.project_id == project_id,
@@ -62,9 +61,10 @@ def add_ontology(session: Session, project_id: uuid.UUID, ontology: Ontology) ->
     ).scalar_one_or_none()
     if found is not None:
         if found.digest != ontology.digest:
-            raise ValueError(
-                f"ontology {ontology.name!r} version {ontology.version} exists and says something else: "
-                "give the changed one a new version"
+            raise Conflict(
+                "ontology-exists",
+                f"ontology {ontology.name!r} version {ontology.version} exists and says something else",
+                "give the changed one a new version",
             )
         return found
     row = OntologyVersion(
@@ -135,13 +135,22 @@ def artifact_of(session: Session, model_id: uuid.UUID) -> ModelArtifact:
 
 
 def model_files(session: Session, blobs: BlobStore, model_id: uuid.UUID) -> ModelFiles:
-    """The artifact on this machine's disk, its bytes verified against the digest that the gate judged."""
+    """The artifact on this machine's disk, its bytes verified against the digest that the gate judged.
+
+    Raises NotFound, Conflict when it points to other bytes, BlobCorrupt when they are no longer what they were.
+    """
     artifact = artifact_of(session, model_id)
     sha256 = sha256_of(session, artifact.blob_id)
-    blobs.read(sha256)  # raises when the bytes are no longer what they were
+    if sha256 != artifact.digest:
+        raise Conflict(
+            "other-weights",
+            f"the artifact of model version {model_id} points to other weights than those it was made of",
+            "register these weights as a version of their own",
+        )
+    blobs.read(sha256)
     path: Path = blobs.local_path(sha256)
     return ModelFiles(format=artifact.format, weights=path, config=artifact.config)
 
 
 def _no_artifact(model_id: uuid.UUID) -> ModelArtifact:
-    raise NotFound(f"model version {model_id} has no artifact")
+    raise NotFound("no-artifact", f"model version {model_id} has no artifact", "register it again with its weights")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -51,7 +51,7 @@ def ensure_split_group(session: Session, project_id: uuid.UUID, name: str, split
 
 
 def ensure_drive(session: Session, vehicle: Vehicle, external_id: str, group: SplitGroup) -> Drive:
-    """The vehicle's drive with this external id; it may turn out to be in another split group, if it was there before."""
+    """The vehicle's drive with this external id; one that was there before may be in another split group."""
     session.execute(
         insert(Drive)
         .values(
@@ -100,6 +100,35 @@ def find_clip(session: Session, project_id: uuid.UUID, vehicle_external_id: str,
             Clip.external_id == external_id,
         )
     ).scalar_one_or_none()
+
+
+def find_drive(
+    session: Session, project_id: uuid.UUID, vehicle_external_id: str, external_id: str, split_group: str
+) -> tuple[SplitGroup | None, Drive | None]:
+    """The split group of this name and the vehicle's drive with this external id, each if it is there."""
+    group = session.scalar(
+        select(SplitGroup).where(SplitGroup.project_id == project_id, SplitGroup.name == split_group)
+    )
+    drive = session.scalar(
+        select(Drive)
+        .join(Vehicle, Vehicle.id == Drive.vehicle_id)
+        .where(
+            Drive.project_id == project_id,
+            Vehicle.external_id == vehicle_external_id,
+            Drive.external_id == external_id,
+        )
+    )
+    return group, drive
+
+
+def claims(session: Session, project_id: uuid.UUID, sha256s: Collection[str]) -> dict[str, uuid.UUID]:
+    """Which drive has which of these bytes, of those that some drive has."""
+    rows = session.execute(
+        select(MediaClaim.sha256, MediaClaim.drive_id).where(
+            MediaClaim.project_id == project_id, MediaClaim.sha256.in_(sha256s)
+        )
+    )
+    return {sha256: drive_id for sha256, drive_id in rows}
 
 
 def add_clip(session: Session, values: dict[str, Any]) -> tuple[Clip, bool]:
