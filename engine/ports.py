@@ -280,10 +280,15 @@ class LabelBridge(Protocol):
     ) -> Iterator[ToolAnnotation]:
         """Every annotation; given `updated_since` (the tool's clock), those of tasks changed at or after it."""
 
+    def task_annotations(
+        self, tool_project: int, ontology: Ontology, updated_since: str | None = None
+    ) -> Iterator[tuple[ToolTask, list[ToolAnnotation]]]:
+        """The tasks changed since, each with all the annotations that it has now: one that is missing was deleted."""
+
     def annotation_ids(
         self, tool_project: int, updated_since: str | None = None
     ) -> Iterator[tuple[ToolTask, list[int]]]:
-        """The annotations that tasks have now, of tasks changed since: one that is missing here was deleted."""
+        """The same by the ids alone."""
 
     def task_url(self, tool_project: int, task_id: int) -> str: ...
 

@@ -93,11 +93,11 @@ def read(data: bytes, expected_sha256: str | None = None) -> tuple[dict[str, Any
     """Header and rows. Raises ManifestError when it is no manifest, or its content is not the expected one."""
     try:
         table = pq.read_table(io.BytesIO(data))
-        header = json.loads((table.schema.metadata or {})[HEADER_KEY])
+        header = dict(json.loads((table.schema.metadata or {})[HEADER_KEY]))
         rows = [ManifestRow(**row) for row in table.to_pylist()]
-    except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as wrong:
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as wrong:
         raise ManifestError(f"not a manifest: {wrong}") from wrong
-    if header.pop("format") != FORMAT:
+    if header.pop("format", None) != FORMAT:
         raise ManifestError("the manifest is of another format version than this release reads")
     if expected_sha256 is not None and content_sha256(header, rows) != expected_sha256:
         raise ManifestError("the manifest's content does not hash to what its row says")

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from engine.ports import Dispatcher
+from engine.store.tables.everything import METADATA
 
 
 class JobHint(NamedTuple):
@@ -37,6 +38,10 @@ class UnitOfWork:
 
 class Database:
     """Makes units of work, and reads. The dispatcher is told of a unit's jobs after its commit."""
+
+    # Every table is mapped wherever there is a database: a flush follows foreign keys into tables that the process
+    # itself may never have imported.
+    metadata = METADATA
 
     def __init__(self, engine: Engine, dispatcher: Dispatcher) -> None:
         self.engine = engine

@@ -177,10 +177,19 @@ class LabelStudioBridge:
         `updated_since` is a time in ISO 8601, as in `ToolAnnotation.updated_at`. The tool stamps a change before it
         commits it, so ask again from a little before the newest that you have seen.
         """
+        for _, there in self.task_annotations(tool_project, ontology, updated_since):
+            yield from there
+
+    def task_annotations(
+        self, tool_project: int, ontology: Ontology, updated_since: str | None = None
+    ) -> Iterator[tuple[ToolTask, list[ToolAnnotation]]]:
+        """See LabelBridge. The same as `annotations`, with the tasks that have none any more."""
         for task in self._changed_tasks(tool_project, updated_since):
+            annotations = []
             for annotation in task.annotations or ():
                 kept = {name: value for name, value in annotation.items() if name not in _VOLATILE}
-                yield read_annotation(ontology, task.id, task.data, kept, self._annotator(annotation))
+                annotations.append(read_annotation(ontology, task.id, task.data, kept, self._annotator(annotation)))
+            yield ToolTask(id=task.id, key=str(task.data["key"])), annotations
 
     def annotation_ids(
         self, tool_project: int, updated_since: str | None = None

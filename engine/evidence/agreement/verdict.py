@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.acquisition.agreement.consensus import consensus
 from engine.domain.answers import Answer
 from engine.domain.ontology import Head
+from engine.evidence.agreement.consensus import consensus
 
 
 class Said(StrEnum):

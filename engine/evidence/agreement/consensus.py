@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.acquisition.agreement import boxes, choice, mask, polylines
 from engine.domain.answers import Answer
 from engine.domain.ontology import Head, Kind
+from engine.evidence.agreement import boxes, choice, mask, polylines
 
 AGREEMENTS: Mapping[Kind, Callable[[Head, Answer, Answer], float]] = {
     Kind.BOXES: boxes.agreement,

@@ -1,0 +1,119 @@
+"""Ask the gate: a model version is to be judged, or, once it has passed, to become the champion."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from engine.domain.refusals import Conflict, Invalid, NotFound
+from engine.jobs import ledger
+from engine.store import audit
+from engine.store.lines import ontology_of
+from engine.store.tables.labels import GoldenSet
+from engine.store.tables.metadata import new_id
+from engine.store.tables.models import GateReport, ModelLine, ModelVersion, Run
+from engine.store.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    """A judgement to be made. `target_heads` are for a model that no run of ours declared them for."""
+
+    model_id: uuid.UUID
+    golden_set_id: uuid.UUID | None = None  # the newest of the line where none is named
+    target_heads: Sequence[str] = ()
+    waivers: Sequence[Mapping[str, Any]] = ()  # {"name", "why", "head"?}: rules that a person answers for
+
+
+def request_judgement(unit: UnitOfWork, project_id: uuid.UUID, request: JudgeRequest, actor: str) -> uuid.UUID:
+    """Make a judgement due; returns its job. Raises NotFound, Invalid, Conflict, OntologyError."""
+    session = unit.session
+    model = _model(unit, project_id, request.model_id)
+    line = session.get_one(ModelLine, model.line_id)
+    ontology = ontology_of(session, line.ontology_id)
+    for head in request.target_heads:
+        ontology.head(head)
+    declared = session.scalar(select(Run.target_heads).where(Run.id == model.run_id)) if model.run_id else None
+    if declared is not None and request.target_heads and sorted(declared) != sorted(request.target_heads):
+        raise Conflict(
+            "targets-declared",
+            f"the run of version {model.number} declared its target heads before it was trained: {', '.join(declared)}",
+            "leave `target_heads` out: they can't be changed after the fact",
+        )
+    golden = _golden(unit, line, request.golden_set_id)
+    waivers = [{**waiver, "by": actor} for waiver in request.waivers]
+    job_id = ledger.enqueue(
+        unit,
+        kind="judge",
+        project_id=project_id,
+        subject_id=model.id,
+        # Asked for by a person, so made again even if the same was judged before.
+        dedupe_key=f"judge:{model.id}:{golden.id}:{line.champion_id}:{new_id()}",
+        payload={
+            "golden_set_id": str(golden.id),
+            "target_heads": list(declared or request.target_heads),
+            "waivers": waivers,
+        },
+    )
+    assert job_id is not None  # the dedupe key is new
+    if waivers:
+        audit.note(unit.session, project_id, actor, "waive", "model_version", model.id, {"waivers": waivers})
+    return job_id
+
+
+def request_promotion(unit: UnitOfWork, project_id: uuid.UUID, model_id: uuid.UUID, actor: str) -> uuid.UUID:
+    """Make the promotion by the model's newest gate report due; returns its job. Raises NotFound, Conflict."""
+    model = _model(unit, project_id, model_id)
+    report = unit.session.execute(
+        select(GateReport).where(GateReport.challenger_id == model.id).order_by(GateReport.id.desc()).limit(1)
+    ).scalar_one_or_none()
+    if report is None:
+        raise Conflict(
+            "not-judged", f"version {model.number} was not judged yet", f"ask for it: POST /v1/models/{model_id}:judge"
+        )
+    if report.verdict != "passed":
+        raise Conflict(
+            "refused-by-gate",
+            f"version {model.number} was refused by the gate: " + "; ".join(str(reason) for reason in report.reasons),
+            f"see GET /v1/gate-reports/{report.id}; some rules may be waived on record, with `waivers`",
+        )
+    job_id = ledger.enqueue(
+        unit,
+        kind="promote",
+        project_id=project_id,
+        subject_id=report.id,
+        dedupe_key=f"promote:{report.id}:{new_id()}",
+        payload={"actor": actor},
+    )
+    assert job_id is not None  # the dedupe key is new
+    audit.note(
+        unit.session, project_id, actor, "ask for promotion", "model_version", model.id, {"gate_report": str(report.id)}
+    )
+    return job_id
+
+
+def _model(unit: UnitOfWork, project_id: uuid.UUID, model_id: uuid.UUID) -> ModelVersion:
+    model = unit.session.execute(
+        select(ModelVersion).where(ModelVersion.project_id == project_id, ModelVersion.id == model_id)
+    ).scalar_one_or_none()
+    if model is None:
+        raise NotFound("no-such-model", f"there is no model {model_id}", "list them with GET /v1/models")
+    return model
+
+
+def _golden(unit: UnitOfWork, line: ModelLine, golden_set_id: uuid.UUID | None) -> GoldenSet:
+    query = select(GoldenSet).where(GoldenSet.line_id == line.id).order_by(GoldenSet.id.desc()).limit(1)
+    if golden_set_id is not None:
+        query = query.where(GoldenSet.id == golden_set_id)
+    golden = unit.session.execute(query).scalar_one_or_none()
+    if golden is None:
+        raise Invalid(
+            "no-golden-set",
+            f"line {line.name!r} has no golden set" + (f" {golden_set_id}" if golden_set_id else ""),
+            "label the golden drives and freeze them; GET /v1/golden-sets lists what there is",
+        )
+    return golden

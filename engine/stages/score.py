@@ -1,0 +1,264 @@
+"""Score: a model's predictions, uncertainties and embeddings for the sampled frames of a clip."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import exists, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from engine.acquisition.quantiles import score_quantile
+from engine.domain.ids import frame_id
+from engine.domain.refusals import Conflict
+from engine.domain.sampling import sample
+from engine.jobs import ledger
+from engine.ports import BlobStore, FrameReader, FrameScore, ModelFiles, Picture, Scorer
+from engine.store.blobs import register, sha256_of
+from engine.store.lines import get_line, get_model, model_files
+from engine.store.predictions import MEDIA_TYPE, Prediction, write
+from engine.store.recordings import ensure_frames
+from engine.store.tables.metadata import new_id
+from engine.store.tables.models import Embedding, EmbeddingSpace, ModelLine, ModelVersion, Score, Scoring
+from engine.store.tables.recordings import Clip, Stream
+from engine.store.tables.work import Job
+from engine.store.unit_of_work import Database, UnitOfWork
+
+EVERY_S = 0.5  # between sampled frames, where a line's settings say nothing else
+MOST_FRAMES = 64  # of a clip and stream
+BATCH = 16
+
+
+class ScoreBroken(Conflict):
+    """The model's answers can't be used; nothing of them is recorded, and asking again won't help."""
+
+    def __init__(self, detail: str, hint: str) -> None:
+        super().__init__("score-broken", detail, hint)
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """A frame that is to be scored, known before it is decoded."""
+
+    id: uuid.UUID
+    stream: Stream
+    pts: int
+
+
+def score(database: Database, blobs: BlobStore, reader: FrameReader, scorer: Scorer, lease: ledger.Lease) -> int:
+    """Work a score job: returns how many frames were scored; 0 when the clip was scored already or is gone."""
+    started = time.monotonic()
+    with database.read() as session:
+        clip = session.get_one(Clip, lease.subject_id)
+        model = get_model(session, uuid.UUID(lease.payload["model_version_id"]))
+        line = get_line(session, model.line_id)
+        done = session.scalar(select(exists().where(Scoring.clip_id == clip.id, Scoring.model_version_id == model.id)))
+        # A golden drive is for judging alone: what is scored can be chosen, and what is chosen can be trained on.
+        if done or clip.split == "golden" or clip.state not in ("received", "scored"):
+            frames: list[_Sampled] = []
+        else:
+            frames = _sample(session, clip, line)
+        sources = {f.stream.id: sha256_of(session, f.stream.blob_id) for f in frames}
+        files = model_files(session, blobs, model.id) if frames else None
+        space, trunk = _space(session, blobs, line, model) if frames else (None, None)
+        embedded = _embedded(session, space, frames)
+    if not frames or files is None:
+        with database.unit() as unit:
+            ledger.complete(unit, lease)
+            unit.commit()
+        return 0
+    reference = _reference(model)
+    scores: dict[uuid.UUID, FrameScore] = {}
+    vectors: dict[uuid.UUID, tuple[float, ...]] = {}
+    for batch, pictures in _pictures(blobs, reader, sources, frames):
+        for frame, answer in zip(batch, scorer.score(files, pictures), strict=True):
+            _refuse_broken(answer, model)
+            scores[frame.id] = answer
+            if trunk is None:
+                vectors[frame.id] = answer.embedding
+        if trunk is not None:
+            fresh = [(f, p) for f, p in zip(batch, pictures, strict=True) if f.id not in embedded]
+            if fresh:
+                found = scorer.embed(trunk, [picture for _, picture in fresh])
+                vectors.update({f.id: vector for (f, _), vector in zip(fresh, found, strict=True)})
+    stored = blobs.put(
+        write(
+            Prediction(str(frame.id), head, answer, scores[frame.id].uncertainty[head])
+            for frame in frames
+            for head, answer in sorted(scores[frame.id].answers.items())
+        )
+    )
+    with database.unit() as unit:
+        ledger.complete(unit, lease)
+        session = unit.session
+        scoring = Scoring(
+            id=new_id(),
+            project_id=clip.project_id,
+            clip_id=clip.id,
+            model_version_id=model.id,
+            predictions_blob_id=register(session, clip.project_id, stored, MEDIA_TYPE).id,
+            seconds=time.monotonic() - started,
+        )
+        session.add(scoring)
+        session.flush()
+        for stream in {frame.stream.id: frame.stream for frame in frames}.values():
+            ensure_frames(session, clip, stream, [frame.pts for frame in frames if frame.stream.id == stream.id])
+        _record_scores(session, clip, scoring.id, scores, reference)
+        _record_embeddings(session, clip, space, vectors)
+        session.execute(update(Clip).where(Clip.id == clip.id, Clip.state == "received").values(state="scored"))
+        move_selection(unit, line.id)
+        unit.commit()
+    return len(frames)
+
+
+def move_selection(unit: UnitOfWork, line_id: uuid.UUID) -> None:
+    """Let selection use the champion's scores once it has scored the whole pool, so that ranks never mix versions.
+
+    A clip that it can't score (its job is dead) is not waited for: one broken file must not stop the loop.
+    """
+    session = unit.session
+    line = get_line(session, line_id)
+    if line.champion_id is None or line.selection_model_id == line.champion_id:
+        return
+    session.flush()
+    scored = select(Scoring.clip_id).where(Scoring.model_version_id == line.champion_id)
+    given_up = select(Job.subject_id).where(
+        Job.kind == "score",
+        Job.state == "dead",
+        Job.payload["model_version_id"].astext == str(line.champion_id),
+    )
+    waiting = session.scalar(
+        select(
+            exists().where(
+                Clip.project_id == line.project_id,
+                Clip.split == "pool",
+                Clip.state.in_(("received", "scored")),
+                Clip.id.not_in(scored),
+                Clip.id.not_in(given_up),
+            )
+        )
+    )
+    if not waiting:
+        line.selection_model_id = line.champion_id
+
+
+def _sample(session: Session, clip: Clip, line: ModelLine) -> list[_Sampled]:
+    settings = line.settings.get("scoring", {})
+    frames = []
+    for stream in session.scalars(select(Stream).where(Stream.clip_id == clip.id, Stream.kind == "camera")):
+        chosen = sample(
+            stream.pts,
+            stream.time_base_num,
+            stream.time_base_den,
+            every_s=settings.get("every_s", EVERY_S),
+            most=settings.get("most_frames", MOST_FRAMES),
+        )
+        frames += [_Sampled(frame_id(clip.id, stream.name, pts), stream, pts) for pts in chosen]
+    return frames
+
+
+def _space(
+    session: Session, blobs: BlobStore, line: ModelLine, model: ModelVersion
+) -> tuple[uuid.UUID | None, ModelFiles | None]:
+    """The line's embedding space, and the trunk it is pinned to where that is another model's than the scoring one."""
+    if line.embedding_space_id is None:
+        return None, None
+    space = session.get_one(EmbeddingSpace, line.embedding_space_id)
+    if space.model_version_id == model.id:
+        return space.id, None
+    return space.id, model_files(session, blobs, space.model_version_id)
+
+
+def _embedded(session: Session, space: uuid.UUID | None, frames: Sequence[_Sampled]) -> set[uuid.UUID]:
+    if space is None:
+        return set()
+    return set(
+        session.scalars(
+            select(Embedding.subject_id).where(
+                Embedding.space_id == space, Embedding.subject_id.in_([frame.id for frame in frames])
+            )
+        )
+    )
+
+
+def _pictures(
+    blobs: BlobStore, reader: FrameReader, sources: Mapping[uuid.UUID, str], frames: Sequence[_Sampled]
+) -> Iterator[tuple[list[_Sampled], list[Picture]]]:
+    """Batches of frames with their pictures, stream by stream, each clip decoded once."""
+    for stream_id, sha256 in sources.items():
+        wanted = {frame.pts: frame for frame in frames if frame.stream.id == stream_id}
+        batch: list[_Sampled] = []
+        pictures: list[Picture] = []
+        for picture in reader.frames(blobs.local_path(sha256), sorted(wanted)):
+            batch.append(wanted[picture.pts])
+            pictures.append(picture)
+            if len(batch) == BATCH:
+                yield batch, pictures
+                batch, pictures = [], []
+        if batch:
+            yield batch, pictures
+
+
+def _reference(model: ModelVersion) -> Mapping[str, list[float]]:
+    """The model version's fixed reference, which turns its uncertainties into quantiles."""
+    reference: Mapping[str, list[float]] = model.score_reference or {}
+    missing = sorted(set(model.heads) - set(reference))
+    if missing:
+        raise ScoreBroken(
+            f"model version {model.number} has no fixed reference for {', '.join(missing)}",
+            f"have it judged on a golden set first: POST /v1/models/{model.id}:judge",
+        )
+    return reference
+
+
+def _refuse_broken(answer: FrameScore, model: ModelVersion) -> None:
+    missing = sorted(set(model.heads) - set(answer.answers))
+    if missing:
+        raise ScoreBroken(
+            f"model version {model.number} gave no answer for {', '.join(missing)}", "roll back to a version that does"
+        )
+    for head, value in answer.uncertainty.items():
+        if not math.isfinite(value):
+            raise ScoreBroken(
+                f"model version {model.number} gave an uncertainty of {value} for {head}",
+                "roll back to another version",
+            )
+
+
+def _record_scores(
+    session: Session,
+    clip: Clip,
+    scoring_id: uuid.UUID,
+    scores: Mapping[uuid.UUID, FrameScore],
+    reference: Mapping[str, list[float]],
+) -> None:
+    rows = []
+    for subject, answer in scores.items():
+        for head, raw in answer.uncertainty.items():
+            rows.append(
+                {
+                    "scoring_id": scoring_id,
+                    "subject_id": subject,
+                    "head": head,
+                    "project_id": clip.project_id,
+                    "raw": raw,
+                    "quantile": score_quantile(raw, reference[head]),
+                }
+            )
+    session.execute(insert(Score), rows)
+
+
+def _record_embeddings(
+    session: Session, clip: Clip, space: uuid.UUID | None, vectors: Mapping[uuid.UUID, tuple[float, ...]]
+) -> None:
+    if space is None or not vectors:
+        return
+    rows = [
+        {"space_id": space, "subject_id": subject, "project_id": clip.project_id, "vector": list(vector)}
+        for subject, vector in vectors.items()
+    ]
+    session.execute(insert(Embedding).on_conflict_do_nothing(), rows)

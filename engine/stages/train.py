@@ -1,0 +1,267 @@
+"""Train: a dataset version becomes a run, and a finished run a model version."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select, update
+
+from engine.domain.answers import Answer
+from engine.domain.ontology import Ontology
+from engine.jobs import ledger
+from engine.ports import BlobStore, ModelFiles, Trainer, TrainingPlan, TrainingProgress, TrainingRefused, TrainingSample
+from engine.store.blobs import register, sha256_of
+from engine.store.lines import add_model, get_line, model_files, ontology_of
+from engine.store.manifests import ManifestRow, by_subject, read
+from engine.store.membership import among
+from engine.store.tables.labels import DatasetVersion, GoldenSet
+from engine.store.tables.metadata import new_id
+from engine.store.tables.models import ModelLine, Run
+from engine.store.tables.recordings import Subject
+from engine.store.unit_of_work import Database, UnitOfWork
+
+# What a line's settings may say about training, and what holds where they don't.
+PLAN = {
+    "backbone": "regnet_y_400mf",
+    "height": 256,
+    "width": 512,
+    "batch_size": 12,
+    "learning_rate": 2e-3,
+    "steps_scratch": 3000,
+    "steps_warm": 1000,
+    "checkpoint_every": 50,
+    "threads": 1,
+}
+
+
+class GoldenInTraining(TrainingRefused):
+    """A golden subject was about to be trained on. Nothing trains on it, whoever asks."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run to be made. `target_heads` are declared now, before anything is trained, and can't be changed."""
+
+    line_id: uuid.UUID
+    dataset_version_id: uuid.UUID
+    seed: int
+    target_heads: Sequence[str]
+    start: str = "warm"  # from the champion; "scratch" when there is none
+    purpose: str = "challenger"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
+    """Record the run and make its training due, in the caller's transaction."""
+    line = get_line(unit.session, request.line_id)
+    ontology = ontology_of(unit.session, line.ontology_id)
+    for head in request.target_heads:
+        ontology.head(head)  # raises OntologyError, naming the heads there are
+    start = request.start if line.champion_id else "scratch"
+    plan = {**PLAN, **line.settings.get("training", {}), **request.overrides}
+    plan["steps"] = plan.get("steps") or plan[f"steps_{start}"]
+    run = Run(
+        id=new_id(),
+        project_id=line.project_id,
+        line_id=line.id,
+        dataset_version_id=request.dataset_version_id,
+        purpose=request.purpose,
+        trainer="hydranet",
+        start=start,
+        initial_model_id=line.champion_id if start == "warm" else None,
+        sampling={"policy": "each head meets its labels"},
+        seed=request.seed,
+        target_heads=list(request.target_heads),
+        plan=plan,
+        state="due",
+        progress={},
+        metrics={},
+    )
+    unit.session.add(run)
+    unit.session.flush()
+    ledger.enqueue(unit, kind="train", project_id=line.project_id, subject_id=run.id, dedupe_key=f"train:{run.id}")
+    return run.id
+
+
+def train(
+    database: Database, blobs: BlobStore, trainer: Trainer, lease: ledger.Lease, folder: Path
+) -> uuid.UUID | None:
+    """Work a train job: returns the model version's id, or none when the run was refused or already over.
+
+    `folder` is this run's own on the worker's disk: an attempt that finds an earlier one's checkpoints goes on there.
+    """
+    with database.read() as session:
+        run = session.get_one(Run, lease.subject_id)
+        line = get_line(session, run.line_id)
+        ontology = ontology_of(session, line.ontology_id)
+        dataset = session.get_one(DatasetVersion, run.dataset_version_id)
+        manifest_sha256 = sha256_of(session, dataset.manifest_blob_id)
+        initial = model_files(session, blobs, run.initial_model_id) if run.initial_model_id else None
+    if run.state not in ("due", "running"):
+        with database.unit() as unit:
+            ledger.complete(unit, lease)
+            unit.commit()
+        return None
+    header, rows = read(blobs.read(manifest_sha256), dataset.content_sha256)
+    with database.unit() as unit:
+        ledger.guard(unit, lease)
+        unit.session.execute(
+            update(Run)
+            .where(Run.id == run.id)
+            .values(state="running", started_at=func.coalesce(Run.started_at, func.clock_timestamp()))
+        )
+        unit.commit()
+    try:
+        _refuse_golden(database, header, rows)
+        trained = trainer.train(
+            folder,
+            _plan(run, ontology, initial),
+            training_samples(blobs, ontology, rows),
+            lease.attempt,
+            _Heartbeat(database, lease, run.id),
+        )
+    except TrainingRefused as refused:
+        with database.unit() as unit:
+            ledger.complete(unit, lease)
+            unit.session.execute(
+                update(Run)
+                .where(Run.id == run.id)
+                .values(state="refused", failure=str(refused), finished_at=func.clock_timestamp())
+            )
+            unit.commit()
+        return None
+    with trained.files.weights.open("rb") as source:
+        weights = blobs.put(source)
+    with database.unit() as unit:
+        ledger.complete(unit, lease)
+        blob = register(unit.session, line.project_id, weights, "application/vnd.safetensors")
+        model = add_model(
+            unit.session,
+            line,
+            origin="trained",
+            run_id=run.id,
+            heads=[head.name for head in ontology.heads],
+            weights_blob_id=blob.id,
+            weights_sha256=weights.sha256,
+            config=dict(trained.files.config),
+            created_by=f"run {run.id}",
+            note="a repeat with another seed, to measure noise" if run.purpose == "noise" else None,
+        )
+        unit.session.execute(
+            update(Run)
+            .where(Run.id == run.id)
+            .values(state="finished", metrics=dict(trained.metrics), finished_at=func.clock_timestamp())
+        )
+        _judge_next(unit, get_line(unit.session, line.id), model.id)
+        unit.commit()
+    shutil.rmtree(folder, ignore_errors=True)
+    return model.id
+
+
+def _judge_next(unit: UnitOfWork, line: ModelLine, model_id: uuid.UUID) -> None:
+    """Every model that was trained is looked at on the newest golden set of its line, if there is one."""
+    golden = newest_golden_set(unit, line.id)
+    if golden is not None:
+        ledger.enqueue(
+            unit,
+            kind="judge",
+            project_id=line.project_id,
+            subject_id=model_id,
+            dedupe_key=f"judge:{model_id}:{golden.id}:{line.champion_id}",
+            payload={"golden_set_id": str(golden.id)},
+        )
+
+
+def newest_golden_set(unit: UnitOfWork, line_id: uuid.UUID) -> GoldenSet | None:
+    """The golden set that the line's models are judged on now."""
+    return unit.session.execute(
+        select(GoldenSet).where(GoldenSet.line_id == line_id).order_by(GoldenSet.id.desc()).limit(1)
+    ).scalar_one_or_none()
+
+
+def _refuse_golden(database: Database, header: Mapping[str, Any], rows: Sequence[ManifestRow]) -> None:
+    """Asks the subjects themselves: what the manifest's header says of its rows is not enough."""
+    subjects = {uuid.UUID(row.subject_id) for row in rows}
+    with database.read() as session:
+        golden = session.scalar(
+            select(func.count()).select_from(Subject).where(Subject.id == among(subjects), Subject.split == "golden")
+        )
+    if golden or header["split"] == "golden":
+        raise GoldenInTraining(
+            f"the dataset version holds {golden} golden subjects, which are never trained on: freeze another one"
+        )
+
+
+def _plan(run: Run, ontology: Ontology, initial: ModelFiles | None) -> TrainingPlan:
+    known = (
+        "seed",
+        "steps",
+        "batch_size",
+        "height",
+        "width",
+        "backbone",
+        "learning_rate",
+        "checkpoint_every",
+        "threads",
+    )
+    plan = run.plan
+    return TrainingPlan(
+        heads=ontology.heads,
+        seed=run.seed,
+        steps=int(plan["steps"]),
+        batch_size=int(plan["batch_size"]),
+        height=int(plan["height"]),
+        width=int(plan["width"]),
+        backbone=str(plan["backbone"]),
+        learning_rate=float(plan["learning_rate"]),
+        checkpoint_every=int(plan["checkpoint_every"]),
+        threads=int(plan["threads"]),
+        warm_start=initial,
+        options={k: v for k, v in plan.items() if k not in known and not k.startswith("steps_")},
+    )
+
+
+def training_samples(blobs: BlobStore, ontology: Ontology, rows: Sequence[ManifestRow]) -> Iterator[TrainingSample]:
+    """A manifest's rows as samples, one a subject, their pictures on this machine's disk."""
+    for subject, labels in by_subject(rows):
+        yield TrainingSample(
+            id=subject,
+            picture=blobs.local_path(labels[0].picture_sha256),
+            labels={row.head: answer_of(blobs, ontology, row) for row in labels},
+            annotated_classes={row.head: row.annotated_classes for row in labels if row.annotated_classes is not None},
+        )
+
+
+def answer_of(blobs: BlobStore, ontology: Ontology, row: ManifestRow) -> Answer:
+    """The label of a manifest's row."""
+    return Answer(
+        kind=ontology.head(row.head).kind,
+        value=json.loads(row.value),
+        array=blobs.read(row.array_sha256) if row.array_sha256 else None,
+    )
+
+
+class _Heartbeat:
+    """Keeps the lease, and writes down how far the run is."""
+
+    def __init__(self, database: Database, lease: ledger.Lease, run_id: uuid.UUID) -> None:
+        self._database, self._lease, self._run_id = database, lease, run_id
+
+    def __call__(self, progress: TrainingProgress | None = None) -> None:
+        ledger.heartbeat(self._database, self._lease)
+        if progress is None:
+            return
+        with self._database.unit() as unit:
+            ledger.guard(unit, self._lease)
+            unit.session.execute(
+                update(Run)
+                .where(Run.id == self._run_id)
+                .values(progress={"step": progress.step, "steps": progress.steps, "losses": dict(progress.losses)})
+            )
+            unit.commit()
