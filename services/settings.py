@@ -60,18 +60,14 @@ class Settings(BaseSettings):
     label_studio_venv: Path = Path(".venv-label-studio")
     """Virtual environment that Label Studio is installed in, relative to the checkout."""
     label_studio_email: str = "longtail@example.com"
-    """Sign-in of the user that `longtail up` makes in Label Studio; `longtail status` shows the password."""
+    """Sign-in of the user that `longtail up` makes in Label Studio; `longtail up` shows the password."""
 
     label_window: int = Field(default=50, gt=0)
     """Tasks that are open in the label tool at a time, for each ontology; the rest waits in our queue."""
 
     # --- models ---
-    image_height: int = Field(default=192, gt=0)
-    image_width: int = Field(default=320, gt=0)
-    """Size in pixels that pictures are scaled to for the network."""
     threads: int = Field(default=1, gt=0)
     """Threads of one torch process; more than one only where it has the machine alone."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
 
     # --- how processes behave ---
     log_level: Literal["debug", "info", "warning", "error"] = "info"
