@@ -68,7 +68,7 @@ class Ticker(threading.Thread):
             if self._holds_lock():
                 swept = sweep.sweep(self._database, self._resend_s)
                 if swept.taken_back or swept.died or swept.fired or swept.sent:
-                    log.info("tick: %s", swept)
+                    log.debug("tick: %s", swept)
         except SQLAlchemyError as error:
             self._let_go()
             log.warning("no tick, the database can't be reached: %s", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import secrets
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +46,11 @@ from engine.store.tables.models import ModelLine, Scoring
 from engine.store.tables.recordings import Stream
 from engine.store.tables.work import Job
 from engine.store.unit_of_work import Database
+from services.local.child import Child
+from services.settings import Settings
+from services.workers.labeling import PROJECT_PREFIX
 
+ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT = 96, 64
 HEADS = (
     Head("objects", Kind.BOXES, ("car", "truck")),
@@ -238,10 +243,28 @@ def desk(database_url: str, data_dir: Path) -> Iterator[Desk]:
     engine.dispose()
 
 
-def make_desk(database: Database, blobs: LocalBlobStore, reader: ChildFrameReader, frames: int = 12) -> Desk:
-    ontology = Ontology(f"driving-{secrets.token_hex(4)}", 1, HEADS)
-    pts = list(range(0, frames * 1024, 1024))
-    media = blobs.put(video(frames))
+@dataclass(frozen=True)
+class Footage:
+    """A clip to be labelled, and what a model said of every frame of it."""
+
+    drive: str = "d-1"
+    clip: str = "d-1-c01"
+    media: bytes = field(default_factory=lambda: video(12))
+    pts: Sequence[int] = tuple(range(0, 12 * 1024, 1024))
+    time_base: int = 10240
+    size: tuple[int, int] = (HEIGHT, WIDTH)
+    heads: Sequence[Head] = HEADS
+    predicted: Mapping[str, Answer] = field(default_factory=lambda: ANSWERS)
+
+
+def make_desk(
+    database: Database, blobs: LocalBlobStore, reader: ChildFrameReader, footage: Footage | None = None
+) -> Desk:
+    """The rows of an ontology of its own, a line, and one scored clip."""
+    seen = footage or Footage()
+    ontology = Ontology(f"driving-{secrets.token_hex(4)}", 1, tuple(seen.heads))
+    pts = list(seen.pts)
+    media = blobs.put(seen.media)
     with database.unit() as unit:
         session = unit.session
         project = ensure_default(session)
@@ -249,13 +272,13 @@ def make_desk(database: Database, blobs: LocalBlobStore, reader: ChildFrameReade
         line = ModelLine(id=new_id(), project_id=project.id, name="front", ontology_id=ontology_id, settings={})
         session.add(line)
         vehicle = recordings.ensure_vehicle(session, project.id, "sim-07", "sim")
-        group = recordings.ensure_split_group(session, project.id, "d-1", "pool", "default")
-        drive = recordings.ensure_drive(session, vehicle, "d-1", group)
+        group = recordings.ensure_split_group(session, project.id, seen.drive, "pool", "default")
+        drive = recordings.ensure_drive(session, vehicle, seen.drive, group)
         clip, _ = recordings.add_clip(
             session,
             {
                 "id": new_id(), "project_id": project.id, "vehicle_id": vehicle.id, "drive_id": drive.id,
-                "split": "pool", "external_id": "d-1-c01", "manifest_sha256": "m", "manifest": {}, "state": "scored",
+                "split": "pool", "external_id": seen.clip, "manifest_sha256": "m", "manifest": {}, "state": "scored",
                 "start_ns": START_NS, "end_ns": START_NS + 10**9, "clock_source": "gps", "clock_suspect": False,
                 "licence": "CC0", "allowed_purposes": ["training"], "tags": {}, "telemetry": [], "events": [],
             },
@@ -263,17 +286,18 @@ def make_desk(database: Database, blobs: LocalBlobStore, reader: ChildFrameReade
         blob = register(session, project.id, media, "video/mp4")
         stream = Stream(
             id=new_id(), project_id=project.id, clip_id=clip.id, name="front", kind="camera", blob_id=blob.id,
-            codec="h264", width=WIDTH, height=HEIGHT, time_base_num=1, time_base_den=10240, pts=pts, start_offset_ns=0,
+            codec="h264", width=seen.size[1], height=seen.size[0], time_base_num=1, time_base_den=seen.time_base,
+            pts=pts, start_offset_ns=0,
         )  # fmt: skip
         session.add(stream)
         session.flush()
         ids = recordings.ensure_frames(session, clip, stream, pts)
         weights = register(session, project.id, blobs.put(b"weights"), "application/octet-stream")
         model = lines.add_model(
-            session, line, origin="registered", run_id=None, heads=[head.name for head in HEADS],
+            session, line, origin="registered", run_id=None, heads=[head.name for head in seen.heads],
             weights_blob_id=weights.id, weights_sha256="w", config={}, created_by="test",
         )  # fmt: skip
-        stored = blobs.put(write(Prediction(str(i), h, a, 0.5) for i in ids for h, a in sorted(ANSWERS.items())))
+        stored = blobs.put(write(Prediction(str(i), h, a, 0.5) for i in ids for h, a in sorted(seen.predicted.items())))
         session.add(
             Scoring(
                 id=new_id(), project_id=project.id, clip_id=clip.id, model_version_id=model.id,
@@ -319,6 +343,46 @@ class Tool:
 def tool(label_studio: Any) -> Iterator[Tool]:
     """The session's Label Studio with projects of this test's own."""
     made = Tool(label_studio.url, label_studio.token, f"t {secrets.token_hex(4)}")
+    yield made
+    made.close()
+
+
+class LabelingWorkers:
+    """Real labeling workers, as `longtail worker labeling` starts them, all killed at the end."""
+
+    def __init__(self, database_url: str, redis_url: str, data_dir: Path) -> None:
+        self._values = {
+            "data_dir": data_dir, "database_url": database_url, "redis_url": redis_url, "poll_seconds": 0.5,
+            "tick_seconds": 0.5, "lease_seconds": 3.0, "signing_secret": "a secret of the tests",
+        }  # fmt: skip
+        self._logs = data_dir / "logs"
+        self.running: list[Child] = []
+        self.started = 0
+
+    def start(self, url: str, token: str, **changes: Any) -> Child:
+        settings = Settings(**{**self._values, "label_studio_url": url, "label_studio_token": token, **changes})
+        self.started += 1
+        command = [sys.executable, "-m", "services.cli", "worker", "labeling"]
+        log = self._logs / f"labeling-{self.started}.log"
+        self.running.append(Child(command, settings.child_environment(), log, folder=ROOT))
+        return self.running[-1]
+
+    def kill_all(self) -> None:
+        while self.running:
+            self.running.pop().stop(grace_s=0)
+
+
+@pytest.fixture
+def labeling_workers(database_url: str, redis_url: str, data_dir: Path) -> Iterator[LabelingWorkers]:
+    workers = LabelingWorkers(database_url, redis_url, data_dir)
+    yield workers
+    workers.kill_all()
+
+
+@pytest.fixture
+def shared_tool(label_studio: Any) -> Iterator[Tool]:
+    """Label Studio with the projects that a real worker makes: they are told apart by the ontology's name."""
+    made = Tool(label_studio.url, label_studio.token, PROJECT_PREFIX)
     yield made
     made.close()
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from road_scenes import HEIGHT, WIDTH, Scene, ontology
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, select, text
 
 from engine.adapters.blobs import LocalBlobStore
 from engine.adapters.video.pool import MediaPool
@@ -21,26 +19,30 @@ from engine.adapters.video.reader import ChildFrameReader
 from engine.domain.access import ADMIN, Principal
 from engine.domain.answers import Answer
 from engine.domain.ontology import Head, Ontology
-from engine.jobs import ledger
-from engine.ports import Picture, Scorer, TrainedModel, Trainer, TrainingPlan, TrainingSample
+from engine.jobs import ledger, sweep
+from engine.ports import Scorer, TrainedModel, Trainer
+from engine.stages.campaign import CampaignRequest, make_campaign
 from engine.stages.freeze import Frozen, freeze_dataset, freeze_golden
 from engine.stages.import_labels import LabelImport, import_labels
 from engine.stages.ingest import ingest
 from engine.stages.judge import judge
 from engine.stages.promote import Moved, promote
 from engine.stages.score import score
+from engine.stages.select import Selected, select_batch
 from engine.stages.train import RunRequest, start_run, train
 from engine.store.blobs import register
 from engine.store.database import connect
 from engine.store.lines import add_model, add_ontology
 from engine.store.projects import ensure_default
-from engine.store.tables.metadata import new_id
+from engine.store.tables.metadata import Table, new_id
 from engine.store.tables.models import GateReport, ModelLine, ModelVersion, Run
 from engine.store.tables.recordings import Clip, Stream
 from engine.store.tables.work import Job
 from engine.store.unit_of_work import Database
 from services.api.schemas.manifest import ManifestIn
 from services.wiring import Undispatched
+
+Row = TypeVar("Row", bound=Table)
 
 START_NS = 1_750_000_000_000_000_000
 STREAM = "front"
@@ -50,7 +52,7 @@ TRAINING: dict[str, Any] = {
     "height": HEIGHT,
     "width": WIDTH,
     "batch_size": 4,
-    "learning_rate": 3e-3,
+    "learning_rate": 1e-2,
     "steps_scratch": 4,
     "steps_warm": 4,
     "checkpoint_every": 2,
@@ -98,11 +100,9 @@ class Loop:
         events: Sequence[Mapping[str, Any]] = (),
     ) -> uuid.UUID:
         """Ingest clip `number` of the drive that this seed draws."""
-        scene = Scene(seed)
+        scene = Scene(seed, number * 10_000)
         film = self.folder / f"{split}-{seed}-{number}.mp4"
-        # Another clip of the drive shows it later on.
-        shown = _Later(scene, number * 10_000) if number else scene
-        shown.film(film, frames)
+        scene.film(film, frames)
         document = {
             "vehicle": {"external_id": f"v{seed % 3}", "platform": "sim"},
             "drive": {"external_id": f"{split}-{seed}", "split_group": f"{split}-{seed}", "split": split},
@@ -126,7 +126,7 @@ class Loop:
                 now_ns=START_NS,
             )
         film.unlink()
-        self.scenes[taken.clip_id] = shown
+        self.scenes[taken.clip_id] = scene
         return taken.clip_id
 
     def pts(self, clip_id: uuid.UUID) -> list[int]:
@@ -148,9 +148,7 @@ class Loop:
         for index in frames:
             truth = {**self.scenes[clip_id].answers(pts[index]), **(answers or {})}
             for head in heads or [head.name for head in self.ontology.heads]:
-                labels.append(
-                    LabelImport(clip_id, STREAM, pts[index], head, truth[head].value, truth[head].array)
-                )
+                labels.append(LabelImport(clip_id, STREAM, pts[index], head, truth[head].value, truth[head].array))
         name, version = self.ontology.name, self.ontology.version
         return import_labels(self.database, self.blobs, self.principal, name, version, source, labels).label_ids
 
@@ -188,10 +186,19 @@ class Loop:
             query = select(Job).where(Job.kind == kind).order_by(Job.id)
             return list(session.scalars(query.where(Job.state.in_(states)) if states else query))
 
-    def take_away(self, lease: ledger.Lease) -> None:
-        """What happens to a worker that fell silent: the job goes to another one."""
-        ledger.postpone(self.database, lease, "taken away", 0)
-        assert self.claim(lease.kind).job_id == lease.job_id
+    def take_away(self, lease: ledger.Lease) -> ledger.Lease:
+        """What happens to a worker that fell silent: another one has the job now, as its next attempt."""
+        with self.database.unit() as unit:
+            unit.session.execute(
+                text("UPDATE jobs SET lease_until = now() - interval '1 hour' WHERE id = :id"), {"id": lease.job_id}
+            )
+            unit.commit()
+        assert sweep.sweep(self.database).taken_back == 1
+        with self.database.unit() as unit:
+            unit.session.execute(text("UPDATE jobs SET run_after = now() WHERE id = :id"), {"id": lease.job_id})
+            unit.commit()
+        (other,) = ledger.claim(self.database, lease.kind, "another", job_id=lease.job_id)
+        return other
 
     # --- stages ---
 
@@ -287,7 +294,35 @@ class Loop:
         """Make a model the champion."""
         return promote(self.database, self.pass_report(model_id, golden_id), "tester")
 
+    def campaign(self, name: str = "tail", *, budget: int = 8, batch_size: int = 8, **request: Any) -> uuid.UUID:
+        with self.database.unit() as unit:
+            wanted = CampaignRequest(
+                name,
+                self.line().name,
+                request.pop("heads", ["road", "light"]),
+                budget,
+                batch_size,
+                **request,
+            )
+            campaign = make_campaign(unit, self.project_id, wanted)
+            unit.commit()
+        return campaign.id
+
+    def select(self, campaign_id: uuid.UUID) -> Selected | None:
+        """Let the campaign choose now."""
+        self.enqueue("select", campaign_id)
+        return select_batch(self.database, self.claim("select"))
+
     # --- looking ---
+
+    def count(self, table: type[Table], *where: ColumnElement[bool]) -> int:
+        with self.database.read() as session:
+            return session.scalar(select(func.count()).select_from(table).where(*where)) or 0
+
+    def all(self, table: type[Row], *where: ColumnElement[bool]) -> list[Row]:
+        """Rows by id."""
+        with self.database.read() as session:
+            return list(session.scalars(select(table).where(*where).order_by(table.id)))  # type: ignore[attr-defined]
 
     def line(self) -> ModelLine:
         with self.database.read() as session:
@@ -304,34 +339,6 @@ class Loop:
     def clip(self, clip_id: uuid.UUID) -> Clip:
         with self.database.read() as session:
             return session.get_one(Clip, clip_id)
-
-
-@dataclass(frozen=True)
-class _Later(Scene):
-    """The same drive, some ticks on."""
-
-    ticks: int = 0
-
-    def __init__(self, scene: Scene, ticks: int) -> None:
-        object.__setattr__(self, "seed", scene.seed)
-        object.__setattr__(self, "ticks", ticks)
-
-    def picture(self, pts: int) -> Picture:
-        later = super().picture(pts + self.ticks)
-        return Picture(pts, later.width, later.height, later.rgb)
-
-    def answers(self, pts: int) -> dict[str, Answer]:
-        return super().answers(pts + self.ticks)
-
-
-class NobodyAsked:
-    """A scorer of which nothing may be asked: what is on record has to do."""
-
-    def score(self, model: Any, pictures: Sequence[Picture]) -> list[Any]:
-        raise AssertionError("the scorer was asked")
-
-    def embed(self, model: Any, pictures: Sequence[Picture]) -> list[Any]:
-        raise AssertionError("the scorer was asked")
 
 
 @pytest.fixture(scope="session")
@@ -382,64 +389,3 @@ def make_loop(database_url: str, data_dir: Path, media_pool: MediaPool) -> Itera
 @pytest.fixture
 def loop(make_loop: Callable[..., Loop]) -> Loop:
     return make_loop()
-
-
-@pytest.fixture(scope="session")
-def scorer() -> Scorer:
-    from engine.adapters.torch.scorer import TorchScorer
-
-    return TorchScorer()
-
-
-@pytest.fixture(scope="session")
-def trainer() -> Trainer:
-    from engine.adapters.torch.trainer import TorchTrainer
-
-    return TorchTrainer(beat_every_s=0.2, poll_every_s=0.02)
-
-
-@pytest.fixture(scope="session")
-def trained(trainer: Trainer) -> Iterator[Callable[..., TrainedModel]]:
-    """`trained(steps, seed, shuffled)` gives really trained weights, the same ones for the whole session."""
-    with tempfile.TemporaryDirectory(prefix="lt-weights-") as name:
-        root = Path(name)
-        kept: dict[str, TrainedModel] = {}
-
-        def train_once(steps: int = 2, seed: int = 1, shuffled: bool = False) -> TrainedModel:
-            key = hashlib.sha256(f"{steps}/{seed}/{shuffled}".encode()).hexdigest()[:8]
-            if key not in kept:
-                folder = root / key
-                folder.mkdir()
-                plan = TrainingPlan(
-                    heads=ontology().heads,
-                    seed=seed,
-                    steps=steps,
-                    batch_size=4,
-                    height=HEIGHT,
-                    width=WIDTH,
-                    backbone=TRAINING["backbone"],
-                    learning_rate=TRAINING["learning_rate"],
-                    checkpoint_every=1000,
-                    threads=1,
-                    options={name: TRAINING[name] for name in ("neck_width", "neck_layers", "head_width")},
-                )
-                kept[key] = trainer.train(folder, plan, _samples(root, shuffled), 1, lambda progress=None: None)
-            return kept[key]
-
-        yield train_once
-
-
-def _samples(root: Path, shuffled: bool) -> list[TrainingSample]:
-    """Two frames of each of forty drives; shuffled, each picture has the labels of another one."""
-    from PIL import Image
-
-    samples = []
-    for seed in range(40):
-        for pts in (0, 1000):
-            picture, path = Scene(seed).picture(pts), root / f"{seed}-{pts}.png"
-            if not path.exists():
-                Image.frombytes("RGB", (WIDTH, HEIGHT), picture.rgb).save(path)
-            truth = Scene((seed * 7 + 20) % 40 if shuffled else seed).answers(pts)
-            labels = {head.name: truth[head.name] for head in ontology().heads}
-            samples.append(TrainingSample(f"{seed}-{pts}", path, labels))
-    return samples

@@ -29,16 +29,17 @@ def ontology(*heads: Head, version: int = 1) -> Ontology:
 
 @dataclass(frozen=True)
 class Scene:
-    """What the camera of a drive sees: all of it follows from the seed."""
+    """What the camera of a drive sees, from `start` ticks after its beginning: all of it follows from the seed."""
 
     seed: int
+    start: int = 0
 
     @property
     def night(self) -> bool:
         return self.seed % 2 == 1
 
     def picture(self, pts: int) -> Picture:
-        rng = np.random.default_rng((self.seed, pts))
+        rng = np.random.default_rng((self.seed, self.start + pts))
         rgb = np.where(self._road(pts)[..., None], [95, 95, 100], [70, 140, 60]) * (0.35 if self.night else 1.0)
         noisy = (rgb + rng.normal(0, 4, rgb.shape)).clip(0, 255).astype(np.uint8)
         return Picture(pts, WIDTH, HEIGHT, noisy.tobytes())
@@ -63,7 +64,7 @@ class Scene:
 
     def _road(self, pts: int) -> np.ndarray:
         """(H, W) bool."""
-        middle = WIDTH * (0.25 + 0.5 * np.random.default_rng(self.seed).random()) + 4 * np.sin(pts / 700)
+        middle = WIDTH * (0.25 + 0.5 * np.random.default_rng(self.seed).random()) + 4 * np.sin((self.start + pts) / 700)
         rows, columns = np.mgrid[0:HEIGHT, 0:WIDTH]
-        road: np.ndarray = (rows > HEIGHT * 0.35) & (np.abs(columns - middle) < 3 + 0.6 * (rows - HEIGHT * 0.35))
+        road: np.ndarray = (rows > HEIGHT * 0.25) & (np.abs(columns - middle) < 12 + 0.6 * (rows - HEIGHT * 0.25))
         return road

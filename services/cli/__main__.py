@@ -1,0 +1,5 @@
+"""`python -m services.cli`: the same as `longtail`."""
+
+from services.cli.app import main
+
+main()

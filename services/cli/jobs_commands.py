@@ -1,0 +1,47 @@
+"""`longtail jobs`: the ledger of work."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The ledger of work: what is due, who has it, what died and why.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_jobs(
+    state: Annotated[str | None, typer.Option(help="due, leased, done, dead or cancelled.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="score, select, push, collect, accept, freeze, train, judge …")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, newest first."""
+    from engine.queries import jobs
+    from services.cli import output
+    from services.cli.reach import project_id, reached
+
+    with reached() as wiring, wiring.database.read() as session:
+        rows = jobs.listing(session, project_id(session), limit=limit, state=state, kind=kind)
+    columns = ["id", "kind", "state", "attempt", "created_at", "last_error"]
+    output.show(rows, columns, "Jobs", as_json)
+
+
+@app.command()
+def retry(job: Annotated[uuid.UUID, typer.Argument(help="The dead job's id.")]) -> None:
+    """Make a dead job due again, with all of its attempts."""
+    from engine.jobs.ledger import retry_dead
+    from services.cli import output
+    from services.cli.reach import reached
+
+    with reached() as wiring, wiring.database.unit() as unit:
+        again = retry_dead(unit, job)
+        unit.commit()
+    if not again:
+        raise typer.BadParameter(f"{job} is not a dead job: `longtail jobs list --state dead` shows those")
+    output.out.print(f"job {job} is due again")

@@ -1,0 +1,25 @@
+"""The retrain worker: trains in a child process that dies with it and resumes where it was."""
+
+from __future__ import annotations
+
+from engine.adapters.torch.trainer import TorchTrainer
+from engine.jobs.ledger import Lease
+from engine.stages.train import train
+from services.settings import Settings
+from services.wiring import opened
+from services.workers.app import run_worker
+from services.workers.roles import final
+
+
+def run(settings: Settings) -> int:
+    """Work until told to stop; returns the exit code."""
+    trainer = TorchTrainer(settings.child_environment())
+    with opened(settings) as wiring:
+
+        def work(lease: Lease) -> object:
+            # The run's own folder: another attempt on this machine goes on from the checkpoints in it.
+            folder = settings.data_dir / "runs" / str(lease.subject_id)
+            folder.mkdir(parents=True, exist_ok=True)
+            return train(wiring.database, wiring.blobs, trainer, lease, folder)
+
+        return run_worker("retraining", settings, {"train": final(work)}, wiring.database)
