@@ -1,0 +1,162 @@
+"""`longtail demo`: the loop turns three times on a simulated fleet, on one machine, with nothing in it faked.
+
+The seed is plain daylight; the turns and the golden set hold the long tail, so there is something to find. A model
+trained on shuffled labels is registered as made elsewhere, and the gate has to refuse it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from services.demo import report, spoiled
+from services.demo.credentials import Credentials, credentials
+from services.demo.progress import Progress, Stage
+from services.demo.turns import Loop, Turn
+from services.local.stack import LocalStack
+from services.simulation.annotator import PERSONAS, Annotator, label_together
+from services.simulation.drive import Drive, TruthBook, plan_drives
+from services.simulation.fleet import Fleet, PostedClip, with_lidar
+from services.simulation.sign_up import sign_up
+from services.simulation.truth import driving_ontology
+from services.wiring import Wiring
+
+LINE = "driving"
+TURNS = 3
+BATCH = 40
+HEADS = ("driveable", "lanes", "objects", "signs")
+TARGETS = (("lanes",), ("objects",), ("lanes",))  # by turn: what has to get better
+LABELERS = ("careful", "quick")
+SETTINGS = {
+    "training": {
+        "backbone": "mobilenet_v3_small",
+        "height": 96,
+        "width": 192,
+        "batch_size": 12,
+        "learning_rate": 2e-3,
+        "steps_scratch": 240,
+        "steps_warm": 120,
+        "checkpoint_every": 30,
+        "threads": 1,
+    },
+    "scoring": {"every_s": 0.4},
+}
+SEED_DRIVES, GOLDEN_DRIVES, TURN_DRIVES = 22, 48, 18
+NOISE_SEEDS = (101, 102)
+
+
+def run(stack: LocalStack, wiring: Wiring, console: Console, turns: int = TURNS) -> int:
+    """Turn the loop; the exit code says whether a challenger was promoted and the spoiled one refused."""
+    began = time.monotonic()
+    progress = Progress(console)
+    keys = credentials(wiring, "simulated-fleet")
+    loop = Loop(wiring, progress, LINE)
+    has_champion = loop.ensure_line(driving_ontology(), SETTINGS)
+    done: list[Turn] = []
+    seed = Turn("seed")
+    with Fleet(stack.state.api_url, keys.device_key, token=keys.token) as fleet:
+        if has_champion:
+            console.print("\n[bold]The loop goes on[/] from the champion that is there.")
+        else:
+            console.print(
+                "\n[bold]Seed[/]: daylight drives, labelled by the simulator; a golden set with the long tail."
+            )
+            _seed(loop, fleet, seed, progress)
+            report.print_turn(console, seed)
+        first = loop.turns_so_far() + 1
+        for number in range(first, first + turns):
+            turn = Turn(f"turn {number}")
+            console.print(f"\n[bold]Turn {number}[/]")
+            _turn(stack, loop, fleet, keys, turn, number, progress)
+            if not has_champion and number == first:
+                loop.wait_noise(turn)
+            done.append(turn)
+            report.print_turn(console, turn)
+        console.print("\n[bold]A spoiled model[/]: trained on shuffled labels, registered as made elsewhere.")
+        refused, _ = spoiled.try_it(stack, loop, keys, progress, TARGETS[0])
+    report.print_where(console, "make up")
+    promoted = sum(turn.verdict == "passed" for turn in done)
+    report.last_line(done, refused, time.monotonic() - began, seed=seed.to_document() if seed.verdict else None)
+    return 0 if refused and (promoted or has_champion) else 1
+
+
+def _seed(loop: Loop, fleet: Fleet, turn: Turn, progress: Progress) -> None:
+    seeds = plan_drives(1, SEED_DRIVES, "easy", clips=1, prefix="seed")
+    golden = plan_drives(2, GOLDEN_DRIVES, "boosted", clips=1, split="golden", prefix="golden")
+    with progress.stage(turn, "ingest", "the fleet sends seed and golden clips") as stage:
+        posted = _post(fleet, [*seeds, *golden], stage)
+    turn.clips = len(posted)
+    with progress.stage(turn, "import", "labels of two frames of each") as stage:
+        ontology = driving_ontology()
+        for number, clip in enumerate(posted):
+            pts = clip.plan.pts[:: max(1, len(clip.plan.pts) // 2)][:2]
+            fleet.import_truth(clip, pts, ontology, [head.name for head in ontology.heads])
+            stage.at(number + 1, len(posted))
+    turn.labels = 2 * SEED_DRIVES
+    with progress.stage(turn, "golden", "freezing the golden set"):
+        loop.freeze_golden("golden")
+    loop.retrain(turn, [], start="scratch", seed=100, noise_seeds=NOISE_SEEDS)
+
+
+def _turn(
+    stack: LocalStack, loop: Loop, fleet: Fleet, keys: Credentials, turn: Turn, number: int, progress: Progress
+) -> None:
+    drives = plan_drives(100 + number, TURN_DRIVES, "boosted", prefix="fleet")
+    with progress.stage(turn, "ingest", "the fleet sends what it recorded") as stage:
+        posted = _post(fleet, drives, stage)
+    turn.clips = len(posted)
+    with progress.stage(turn, "lidar", "depth from the vehicles that carry a lidar") as stage:
+        carriers = with_lidar(posted, 0.4, seed=number)
+        for count, clip in enumerate(carriers):
+            fleet.import_depth(clip, clip.plan.pts[:1], driving_ontology())
+            stage.at(count + 1, len(carriers))
+    loop.wait_scored(turn)
+    campaign = loop.choose(turn, HEADS, BATCH, priority=number)
+    everything = [drive for turn_number in range(1, number + 1) for drive in _drives(turn_number)] + _drives(0)
+    annotators = _annotators(stack, everything, progress, turn)
+    try:
+        loop.label(turn, campaign, lambda project: _work(annotators, project))
+    finally:
+        for annotator in annotators:
+            annotator.close()
+    loop.retrain(turn, TARGETS[(number - 1) % len(TARGETS)], seed=number)
+
+
+def _drives(number: int) -> list[Drive]:
+    """The drives of a turn's fleet, those of the seed for 0."""
+    if number == 0:
+        return plan_drives(1, SEED_DRIVES, "easy", clips=1, prefix="seed")
+    return plan_drives(100 + number, TURN_DRIVES, "boosted", prefix="fleet")
+
+
+def _post(fleet: Fleet, drives: Sequence[Drive], stage: Stage) -> list[PostedClip]:
+    """Post every clip, in order."""
+    total = sum(len(drive.clips) for drive in drives)
+    posted = []
+    for clip in fleet.post_drives(drives):
+        posted.append(clip)
+        stage.at(len(posted), total)
+    return posted
+
+
+def _annotators(stack: LocalStack, drives: Sequence[Drive], progress: Progress, turn: Turn) -> list[Annotator]:
+    """The labelers, each with an account of their own; Label Studio is waited for if it is still starting."""
+    with progress.stage(turn, "tool", "Label Studio is ready"):
+        stack.wait_for("label-studio")
+    book = TruthBook(drives)
+    state = stack.state
+    tokens = [
+        sign_up(state.label_studio_url, state.label_studio_token, f"{name}@labelers.example", f"labeler-{name}-pw")
+        for name in LABELERS
+    ]
+    return [
+        Annotator(state.label_studio_url, token, driving_ontology(), book.truth_for, PERSONAS[name])
+        for name, token in zip(LABELERS, tokens, strict=True)
+    ]
+
+
+def _work(annotators: Sequence[Annotator], project: int) -> int:
+    done = label_together(annotators, project)
+    return sum(each.submitted + each.skipped for each in done.values())
