@@ -7,7 +7,7 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sqlalchemy import CompoundSelect, Select, exists, func, or_, select
@@ -18,12 +18,14 @@ from engine.acquisition.choose import Choice, choose
 from engine.acquisition.triggers import Trigger
 from engine.domain.refusals import Conflict
 from engine.jobs import ledger
+from engine.ports import BlobStore
 from engine.stages.score import move_selection
 from engine.store.lines import get_line
+from engine.store.predictions import class_scores
 from engine.store.tables.labels import Campaign, Label, QueueItem, Selection
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import Embedding, ModelLine, Score, Scoring
-from engine.store.tables.recordings import Clip, Frame, Stream, Subject
+from engine.store.tables.recordings import Blob, Clip, Frame, Stream, Subject
 from engine.store.unit_of_work import Database
 
 WINDOW_S = 1.0  # frames of a stream closer than this to a chosen one are redundant, unless the campaign says otherwise
@@ -53,7 +55,7 @@ def trigger_sha256(triggers: Sequence[Mapping[str, object]]) -> str:
     return hashlib.sha256(json.dumps(list(triggers), sort_keys=True).encode()).hexdigest()
 
 
-def select_batch(database: Database, lease: ledger.Lease) -> Selected | None:
+def select_batch(database: Database, blobs: BlobStore, lease: ledger.Lease) -> Selected | None:
     """Work a select job: none when the campaign is not active or has spent its budget.
 
     The choice is made with no transaction open. It is recorded under the locks of the campaign's row and its line's,
@@ -73,6 +75,8 @@ def select_batch(database: Database, lease: ledger.Lease) -> Selected | None:
         candidates = [] if idle else _pool(session, campaign, line)
         labelled = [] if idle else _labelled_embeddings(session, campaign, line)
         occupied = [] if idle else _occupied(session, campaign, line)
+        if any(trigger["name"] == "rare_class" for trigger in campaign.triggers):
+            candidates = _with_class_scores(session, blobs, line, candidates)
     if idle:
         with database.unit() as unit:
             ledger.complete(unit, lease)
@@ -223,6 +227,25 @@ def _pool(session: Session, campaign: Campaign, line: ModelLine) -> list[Candida
         )
         for subject, clip, stream, capture_ns, vector in rows
     ]
+
+
+def _with_class_scores(
+    session: Session, blobs: BlobStore, line: ModelLine, candidates: Sequence[Candidate]
+) -> list[Candidate]:
+    """The candidates with what their predictions hold: worth reading only for a trigger that asks for it."""
+    scored = session.execute(
+        select(Scoring.clip_id, Blob.sha256)
+        .join(Blob, Blob.id == Scoring.predictions_blob_id)
+        .where(
+            Scoring.model_version_id == line.selection_model_id,
+            Scoring.clip_id.in_({uuid.UUID(candidate.clip_id) for candidate in candidates}),
+        )
+    )
+    known: dict[str, dict[str, dict[str, float]]] = {}
+    for _, sha256 in scored:
+        if sha256 is not None:
+            known.update(class_scores(blobs.read(sha256)))
+    return [replace(candidate, class_scores=known.get(candidate.subject_id, {})) for candidate in candidates]
 
 
 def _settled(campaign: Campaign, line: ModelLine) -> CompoundSelect[uuid.UUID]:

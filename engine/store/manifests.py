@@ -94,6 +94,8 @@ def read(data: bytes, expected_sha256: str | None = None) -> tuple[dict[str, Any
     try:
         table = pq.read_table(io.BytesIO(data))
         header = dict(json.loads((table.schema.metadata or {})[HEADER_KEY]))
+        if not table.schema.equals(SCHEMA, check_metadata=False):
+            raise ValueError("its columns are others")
         rows = [ManifestRow(**row) for row in table.to_pylist()]
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as wrong:
         raise ManifestError(f"not a manifest: {wrong}") from wrong

@@ -57,6 +57,19 @@ def write(predictions: Iterable[Prediction]) -> bytes:
     return sink.getvalue()
 
 
+def class_scores(data: bytes) -> dict[str, dict[str, dict[str, float]]]:
+    """By subject, head and class the highest score of that class, for heads whose answers have scores."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for prediction in read(data):
+        value = prediction.answer.value
+        for item in [*value.get("objects", ()), *value.get("lines", ())]:
+            best = found.setdefault(prediction.subject_id, {}).setdefault(prediction.head, {})
+            best[item["class"]] = max(best.get(item["class"], 0.0), float(item.get("score", 1.0)))
+        for name, probability in value.get("probabilities", {}).items():
+            found.setdefault(prediction.subject_id, {}).setdefault(prediction.head, {})[name] = float(probability)
+    return found
+
+
 def read(data: bytes, subject_id: str | None = None) -> list[Prediction]:
     """All predictions of a blob, or those of one subject."""
     table = pa.ipc.open_stream(io.BytesIO(data)).read_all()

@@ -16,6 +16,7 @@ from services.api.routes import (
     description,
     devices,
     health,
+    hooks,
     jobs,
     labels,
     lines,
@@ -27,7 +28,7 @@ from services.api.routes import (
 )
 from services.api.schemas.manifest import ManifestIn
 from services.dashboard import site
-from services.dashboard import site
+from services.hooks import LabelToolHook
 from services.media_links import MediaLinks
 from services.settings import Settings
 from services.wiring import opened
@@ -46,6 +47,7 @@ ROUTES = (
     devices,
     metrics,
     media,
+    hooks,
     description,
 )
 
@@ -77,6 +79,7 @@ def make_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.links = MediaLinks(settings)
+    app.state.hook = LabelToolHook(settings)
     app.add_middleware(BodyLimit)
     errors.install(app)
     for module in ROUTES:

@@ -311,7 +311,7 @@ class Loop:
     def select(self, campaign_id: uuid.UUID) -> Selected | None:
         """Let the campaign choose now."""
         self.enqueue("select", campaign_id)
-        return select_batch(self.database, self.claim("select"))
+        return select_batch(self.database, self.blobs, self.claim("select"))
 
     # --- looking ---
 

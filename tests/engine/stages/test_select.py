@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from loop_fixtures import Loop
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
 from engine.jobs import ledger
@@ -20,8 +20,10 @@ from engine.ports import Scorer, TrainedModel
 from engine.stages import campaign as campaigns
 from engine.stages.curate import drop
 from engine.stages.select import NothingToSelectFrom, Selected, SelectionOvertaken, select_batch
+from engine.store.predictions import class_scores
 from engine.store.tables.labels import Campaign, QueueItem, Selection
-from engine.store.tables.recordings import Frame, Subject
+from engine.store.tables.models import Scoring
+from engine.store.tables.recordings import Blob, Frame, Subject
 
 Weights = Callable[..., TrainedModel]
 POOL = 8  # clips, three scored frames each
@@ -134,7 +136,7 @@ def run_at_once(loop: Loop, jobs: list[uuid.UUID]) -> list[Selected | SelectionO
     def work(lease: ledger.Lease) -> None:
         start.wait()
         try:
-            outcomes.append(select_batch(loop.database, lease))
+            outcomes.append(select_batch(loop.database, loop.blobs, lease))
         except SelectionOvertaken as overtaken:
             outcomes.append(overtaken)
 
@@ -182,9 +184,7 @@ def test_a_batch_that_the_campaign_no_longer_wants_is_not_recorded(
         unit.session.get_one(Campaign, campaign, with_for_update=True)
         thread = threading.Thread(target=lambda: outcomes.extend(run_at_once(loop, [job])))
         thread.start()
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
         deadline = time.monotonic() + 30
         while not unit.session.scalar(text(waiting)):
             assert time.monotonic() < deadline, "the selection never came to its record"
@@ -252,3 +252,23 @@ def test_clips_without_the_purpose_of_training_are_not_chosen(
     clip_of = {subject.id: subject.clip_id for subject in loop.all(Subject)}
     assert private not in {clip_of[item.subject_id] for item in items(loop, campaign)}
     assert len(items(loop, campaign)) == POOL * 3
+
+
+def test_a_hunt_for_a_class_chooses_what_the_predictions_hold(loop: Loop, pool: list[uuid.UUID]) -> None:
+    with loop.database.read() as session:
+        blobs = session.scalars(select(Blob.sha256).join(Scoring, Scoring.predictions_blob_id == Blob.id)).all()
+    scores = {
+        uuid.UUID(subject): heads["light"]["night"]
+        for sha256 in blobs
+        if sha256 is not None
+        for subject, heads in class_scores(loop.blobs.read(sha256)).items()
+    }
+    bound = sorted(scores.values())[len(scores) // 2]
+    hunted = {subject for subject, score in scores.items() if score >= bound}
+    assert hunted < set(scores)  # the trigger has something to leave out
+    trigger = {"name": "rare_class", "parameters": {"head": "light", "class_name": "night", "min_score": bound}}
+    campaign = loop.campaign(
+        budget=100, batch_size=100, control_fraction=0.0, triggers=[trigger], settings={"window_s": 0.01}
+    )
+    loop.select(campaign)
+    assert {item.subject_id for item in items(loop, campaign)} == hunted
