@@ -87,9 +87,9 @@ def score(database: Database, blobs: BlobStore, reader: FrameReader, scorer: Sco
                 vectors.update({f.id: vector for (f, _), vector in zip(fresh, found, strict=True)})
     stored = blobs.put(
         write(
-            Prediction(str(frame.id), head, answer, scores[frame.id].uncertainty[head])
+            Prediction(str(frame.id), head, scores[frame.id].answers[head], scores[frame.id].uncertainty[head])
             for frame in frames
-            for head, answer in sorted(scores[frame.id].answers.items())
+            for head in sorted(model.heads)
         )
     )
     with database.unit() as unit:
@@ -212,16 +212,17 @@ def _reference(model: ModelVersion) -> Mapping[str, list[float]]:
             f"model version {model.number} has no fixed reference for {', '.join(missing)}",
             f"have it judged on a golden set first: POST /v1/models/{model.id}:judge",
         )
-    return reference
+    return {head: reference[head] for head in model.heads}
 
 
 def _refuse_broken(answer: FrameScore, model: ModelVersion) -> None:
-    missing = sorted(set(model.heads) - set(answer.answers))
+    missing = sorted(set(model.heads) - (answer.answers.keys() & answer.uncertainty.keys()))
     if missing:
         raise ScoreBroken(
             f"model version {model.number} gave no answer for {', '.join(missing)}", "roll back to a version that does"
         )
-    for head, value in answer.uncertainty.items():
+    for head in model.heads:
+        value = answer.uncertainty[head]
         if not math.isfinite(value):
             raise ScoreBroken(
                 f"model version {model.number} gave an uncertainty of {value} for {head}",
@@ -238,7 +239,8 @@ def _record_scores(
 ) -> None:
     rows = []
     for subject, answer in scores.items():
-        for head, raw in answer.uncertainty.items():
+        for head, knots in reference.items():
+            raw = answer.uncertainty[head]
             rows.append(
                 {
                     "scoring_id": scoring_id,
@@ -246,7 +248,7 @@ def _record_scores(
                     "head": head,
                     "project_id": clip.project_id,
                     "raw": raw,
-                    "quantile": score_quantile(raw, reference[head]),
+                    "quantile": score_quantile(raw, knots),
                 }
             )
     session.execute(insert(Score), rows)

@@ -32,7 +32,8 @@ PLAN = {
     "height": 256,
     "width": 512,
     "batch_size": 12,
-    "learning_rate": 2e-3,
+    "learning_rate_scratch": 3e-3,
+    "learning_rate_warm": 1.5e-3,  # a warm start must not first destroy what it starts from
     "steps_scratch": 3000,
     "steps_warm": 1000,
     "checkpoint_every": 50,
@@ -65,7 +66,8 @@ def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
         ontology.head(head)  # raises OntologyError, naming the heads there are
     start = request.start if line.champion_id else "scratch"
     plan = {**PLAN, **line.settings.get("training", {}), **request.overrides}
-    plan["steps"] = plan.get("steps") or plan[f"steps_{start}"]
+    for setting in ("steps", "learning_rate"):
+        plan[setting] = plan.get(setting) or plan[f"{setting}_{start}"]
     run = Run(
         id=new_id(),
         project_id=line.project_id,
@@ -223,7 +225,7 @@ def _plan(run: Run, ontology: Ontology, initial: ModelFiles | None) -> TrainingP
         checkpoint_every=int(plan["checkpoint_every"]),
         threads=int(plan["threads"]),
         warm_start=initial,
-        options={k: v for k, v in plan.items() if k not in known and not k.startswith("steps_")},
+        options={k: v for k, v in plan.items() if k not in known and not k.startswith(("steps_", "learning_rate_"))},
     )
 
 

@@ -74,7 +74,7 @@ def _train(stack: LocalStack, loop: Loop, stage: Stage) -> TrainedModel:
         height=settings["height"],
         width=settings["width"],
         backbone=settings["backbone"],
-        learning_rate=settings["learning_rate"],
+        learning_rate=settings["learning_rate_scratch"],
         checkpoint_every=STEPS,
         threads=settings["threads"],
         warm_start=champion,
