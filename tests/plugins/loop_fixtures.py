@@ -19,7 +19,7 @@ from engine.adapters.video.reader import ChildFrameReader
 from engine.domain.access import ADMIN, Principal
 from engine.domain.answers import Answer
 from engine.domain.ontology import Head, Ontology
-from engine.jobs import ledger, sweep
+from engine.jobs import ledger
 from engine.ports import Scorer, TrainedModel, Trainer
 from engine.stages.campaign import CampaignRequest, make_campaign
 from engine.stages.freeze import Frozen, freeze_dataset, freeze_golden
@@ -187,15 +187,16 @@ class Loop:
             return list(session.scalars(query.where(Job.state.in_(states)) if states else query))
 
     def take_away(self, lease: ledger.Lease) -> ledger.Lease:
-        """What happens to a worker that fell silent: another one has the job now, as its next attempt."""
+        """What happens to a worker that fell silent: another one has the job now, as its next attempt.
+
+        In one statement: a heartbeat could come between making the lease run out and a sweep.
+        """
+        taken_back = (
+            "UPDATE jobs SET state = 'due', run_after = now(), lease_owner = NULL, lease_until = NULL, "
+            "lease_token = NULL WHERE id = :id AND state = 'leased'"
+        )
         with self.database.unit() as unit:
-            unit.session.execute(
-                text("UPDATE jobs SET lease_until = now() - interval '1 hour' WHERE id = :id"), {"id": lease.job_id}
-            )
-            unit.commit()
-        assert sweep.sweep(self.database).taken_back == 1
-        with self.database.unit() as unit:
-            unit.session.execute(text("UPDATE jobs SET run_after = now() WHERE id = :id"), {"id": lease.job_id})
+            unit.session.execute(text(taken_back), {"id": lease.job_id})
             unit.commit()
         (other,) = ledger.claim(self.database, lease.kind, "another", job_id=lease.job_id)
         return other

@@ -68,6 +68,7 @@ def queue(
         states=[(name, _address(rest, state=name), counts.get(name, 0)) for name in STATES]
         + [("all", _address(rest, state="all"), sum(counts.values()))],
         heads=_heads_of(shown),
+        asked_for={head for card in shown for head in card.heads},
         next=_address(rest, state=state, after=f"{shown[-1].priority!r}~{shown[-1].id}") if found[CARDS:] else None,
         first=_address(rest, state=state) if after else None,
         filtered=any(rest.values()),

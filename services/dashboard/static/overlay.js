@@ -48,10 +48,14 @@ const Overlay = (() => {
 
   const color = (head, name, place) => PALETTE[(place * 3 + Math.max(0, head.classes.indexOf(name))) % PALETTE.length];
 
+  // What the model says with less than this is kept, since average precision needs it; a person would only be in its way.
+  const SURE_ENOUGH = 0.3;
+  const sure = (thing) => thing.score === undefined || thing.score >= SURE_ENOUGH;
+
   const DRAW = {
     boxes(to, head, width, height, place) {
       to.lineWidth = 2;
-      for (const object of head.value.objects) {
+      for (const object of head.value.objects.filter(sure)) {
         const [x0, y0, x1, y1] = object.box, tone = color(head, object.class, place);
         to.strokeStyle = tone;
         to.globalAlpha = object.score === undefined ? 1 : Math.max(0.35, object.score);
@@ -64,7 +68,7 @@ const Overlay = (() => {
     polylines(to, head, width, height, place) {
       to.lineWidth = 3;
       to.lineJoin = to.lineCap = "round";
-      for (const line of head.value.lines) {
+      for (const line of head.value.lines.filter(sure)) {
         to.strokeStyle = color(head, line.class, place);
         to.globalAlpha = line.score === undefined ? 1 : Math.max(0.35, line.score);
         to.beginPath();
@@ -177,9 +181,10 @@ const Overlay = (() => {
   }
 
   function start() {
-    let kept = [];
-    try { kept = JSON.parse(localStorage.getItem("longtail.heads")) ?? []; } catch { /* what was kept is not ours */ }
-    for (const box of toggles()) box.checked = kept.includes(box.value);
+    let kept = null;
+    try { kept = JSON.parse(localStorage.getItem("longtail.heads")); } catch { /* what was kept is not ours */ }
+    // Until somebody chooses, the heads that people are asked for are shown.
+    for (const box of toggles()) box.checked = kept ? kept.includes(box.value) : "wanted" in box.dataset;
     document.addEventListener("change", (event) => { if (event.target.matches("#overlays [data-head]")) refreshAll(); });
     document.addEventListener("htmx:after:process", () => watch(document));
     watch(document);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from road_scenes import DEPTH, LIGHT, ROAD
 from safetensors.numpy import load_file, save_file
 from weights_fixtures import NobodyAsked
 
-from engine.jobs.ledger import LeaseLost
+from engine.jobs.ledger import Lease, LeaseLost
 from engine.ports import ModelFiles, Scorer, TrainedModel
 from engine.stages.judge import judge
 from engine.store.blobs import sha256_of
@@ -254,3 +255,30 @@ def test_a_worker_that_lost_its_lease_records_nothing(
     assert [loop.count(table) for table in (GateReport, GoldenEvidence, SeedNoise)] == [0, 0, 0]
     assert loop.model(model).score_reference is None
     assert [s.looks for s in loop.all(GoldenSet)] == [0]
+
+
+def test_repeats_that_are_looked_at_at_once_are_both_counted(
+    loop: Loop, golden: uuid.UUID, trained: Weights, scorer: Scorer
+) -> None:
+    frozen = loop.freeze()
+    models = [
+        loop.register(trained(60, seed), run_id=loop.start_run(frozen.id, seed=seed, purpose="noise"))
+        for seed in (1, 2)
+    ]
+    for model in models:
+        loop.enqueue("judge", model, {"golden_set_id": str(golden)})
+    leases = [loop.claim("judge"), loop.claim("judge")]
+    start = threading.Barrier(2)
+    outcomes: list[object] = []
+
+    def work(lease: Lease) -> None:
+        start.wait()
+        outcomes.append(judge(loop.database, loop.blobs, loop.reader, scorer, lease))
+
+    threads = [threading.Thread(target=work, args=(lease,)) for lease in leases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert outcomes == [None, None]
+    assert {tuple(sorted(row.model_version_ids)) for row in loop.all(SeedNoise)} == {tuple(sorted(map(str, models)))}

@@ -101,7 +101,7 @@ def test_a_refused_run_says_why_and_makes_no_model(loop: Loop, trainer: Trainer)
 @pytest.mark.slow
 def test_a_run_that_lost_its_lease_writes_nothing_and_its_next_attempt_goes_on_from_its_checkpoint(loop: Loop) -> None:
     loop.labelled_drives([1, 2])
-    run_id = loop.start_run(loop.freeze().id, overrides={"steps": 400, "checkpoint_every": 4})
+    run_id = loop.start_run(loop.freeze().id, overrides={"steps": 150, "checkpoint_every": 4})
     lease = loop.claim("train")
     trainer = TorchTrainer(beat_every_s=0.1, poll_every_s=0.02)
     raised: list[BaseException] = []
@@ -136,7 +136,7 @@ def test_a_run_that_lost_its_lease_writes_nothing_and_its_next_attempt_goes_on_f
             return trained
 
     assert loop.train(Watched(), second) is not None
-    assert 0 < began[0] < 400
+    assert 0 < began[0] < 150
     assert loop.count(ModelVersion) == 1
 
 

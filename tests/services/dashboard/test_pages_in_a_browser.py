@@ -70,6 +70,12 @@ def test_filters_apply_themselves_and_stand_in_the_address(visit):
 
 def test_overlays_are_drawn_as_they_are_toggled(visit):
     canvas = ".card:first-child canvas"
+    # Until somebody chooses, the heads that the campaign wants are shown, and no other.
+    checked = visit.locator("#overlays input:checked").evaluate_all("boxes => boxes.map(box => box.value)")
+    assert checked
+    assert "depth" not in checked
+    visit.keyboard.press("0")
+    visit.wait_for_selector(f"{canvas}[data-drawn='']", state="attached")
     assert drawn_pixels(visit, canvas) == 0
     drawn = {}
     for head in ("driveable", "lanes", "objects", "depth"):
@@ -133,8 +139,10 @@ def test_the_queue_by_keyboard(full_site, visit):
     visit.get_by_text("Back in the queue").wait_for()
     assert state_of(full_site, second) == "queued"
 
+    second_head = visit.locator("#overlays input").nth(1)
+    before = second_head.is_checked()
     visit.keyboard.press("2")
-    assert visit.locator("#overlays input").nth(1).is_checked()
+    assert second_head.is_checked() != before
     visit.keyboard.press("0")
     assert visit.locator("#overlays input:checked").count() == 0
     visit.keyboard.press("?")
@@ -152,6 +160,7 @@ def test_a_priority_is_set_and_typing_it_is_no_key(visit):
 
 
 def test_a_picture_large_with_its_overlay(visit):
+    visit.keyboard.press("0")
     visit.locator("#overlays input[value=objects]").check()
     visit.locator("[data-look]").first.click()
     visit.wait_for_selector("#look canvas[data-drawn=objects]", state="attached")
