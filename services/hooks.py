@@ -34,9 +34,9 @@ class LabelToolHook:
         """What its calls carry."""
         return {HEADER: self._sign(project_id)}
 
-    def is_ours(self, project_id: uuid.UUID, key: str | None) -> bool:
+    def is_ours(self, project_id: uuid.UUID, key: str) -> bool:
         """Whether a call for this project carries its key."""
-        return key is not None and hmac.compare_digest(key.encode(), self._sign(project_id).encode())
+        return hmac.compare_digest(key.encode(), self._sign(project_id).encode())
 
     def _sign(self, project_id: uuid.UUID) -> str:
         return hmac.new(self._key, f"label tool hook/{project_id}".encode(), hashlib.sha256).hexdigest()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from engine.domain.refusals import NotAllowed
+from engine.domain.refusals import NotAllowed, Unauthenticated
 from engine.stages.collect import hint
 from services.api.deps import Wired
 from services.hooks import HEADER
@@ -20,6 +20,8 @@ def label_studio(
     request: Request, wiring: Wired, project_id: uuid.UUID, key: Annotated[str | None, Header(alias=HEADER)] = None
 ) -> Response:
     """The body is not read: annotations are collected from the label tool itself."""
+    if key is None:
+        raise Unauthenticated("no-token", f"this call has no {HEADER}", "let a labeling worker set the hook up")
     if not request.app.state.hook.is_ours(project_id, key):
         raise NotAllowed("bad-hook", "this call does not carry the hook's key", "let a labeling worker set the hook up")
     with wiring.database.unit() as unit:

@@ -180,3 +180,26 @@ def _manifest(clip: str = "c-1", **changes: Any) -> dict[str, Any]:
         "licence": "CC-BY-4.0",
         **changes,
     }
+
+
+ONTOLOGY = {
+    "name": "driving",
+    "version": 1,
+    "heads": [
+        {"name": "objects", "kind": "boxes", "classes": ["car"]},
+        {"name": "depth", "kind": "dense_scalar", "label_tool": "machine", "unit": "m"},
+    ],
+}
+
+
+@pytest.fixture
+def admin(api: Any) -> httpx.Client:
+    return api.token("admin")
+
+
+@pytest.fixture
+def line(admin: httpx.Client) -> dict[str, Any]:
+    assert admin.post("/v1/ontologies", json=ONTOLOGY).status_code == 201
+    made = admin.post("/v1/lines", json={"name": "car", "ontology": {"name": "driving", "version": 1}})
+    assert made.status_code == 201, made.text
+    return made.json()

@@ -36,9 +36,9 @@ def test_a_call_with_the_key_makes_a_collection_due_and_one_without_does_not(api
     hook = LabelToolHook(api.settings)
     path = f"/hooks/label-studio/{api.project_id}"
     anybody = api.client(None)
-    for headers in ({}, hook.headers(uuid.uuid4()), {"X-Longtail-Hook": "x"}):
+    for headers, status in (({}, 401), (hook.headers(uuid.uuid4()), 403), ({"X-Longtail-Hook": "x"}, 403)):
         refused = anybody.post(path, headers=headers, json={"action": "ANNOTATION_CREATED"})
-        assert refused.status_code == 403
+        assert refused.status_code == status
         assert refused.headers["content-type"] == "application/problem+json"
     assert collections(api) == 0
     assert hook.url(api.project_id).endswith(path)
