@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.domain.ontology import DEFAULT_METRIC, Head
+from engine.evidence import noise
 from engine.evidence.gate_input import GateInput, GoldenSubject, ModelEvidence, WaiverName
 from engine.evidence.paired_bootstrap import Interval, paired_difference, sign_of
 from engine.evidence.statistic import KINDS, metric, missing
@@ -288,7 +289,8 @@ def _capped_margin(given: GateInput, head: Head, subjects: Sequence[GoldenSubjec
     judged = [model for model in (given.champion, given.baseline) if model is not None]
     values = [metric(head, [model.statistics[head.name][subject.id] for subject in subjects]) for model in judged]
     worth = sign_of(head) * (values[0] - values[1])
-    limit = max(0.0, (1 - given.rules.preserved) * worth) if math.isfinite(worth) else 0.0
+    # Never below what two seeds differ by luck, else a head that nobody has learnt yet would hold all others back.
+    limit = max(noise.FLOOR, (1 - given.rules.preserved) * worth) if math.isfinite(worth) else 0.0
     if margin <= limit:
         return margin, []
     text = (

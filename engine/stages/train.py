@@ -131,13 +131,19 @@ def train(
     except TrainingRefused as refused:
         with database.unit() as unit:
             ledger.complete(unit, lease)
-            unit.session.execute(
-                update(Run)
-                .where(Run.id == run.id)
-                .values(state="refused", failure=str(refused), finished_at=func.clock_timestamp())
-            )
+            _end(unit, run.id, str(refused))
             unit.commit()
         return None
+    except ledger.LeaseLost:
+        raise
+    except Exception as crash:
+        # The job dies with its last attempt, and a run that nobody works on must not look as if it were running.
+        if lease.attempt >= lease.max_attempts:
+            with database.unit() as unit:
+                ledger.guard(unit, lease)
+                _end(unit, run.id, f"crashed in each of {lease.attempt} attempts, the last time: {crash}")
+                unit.commit()
+        raise
     with trained.files.weights.open("rb") as source:
         weights = blobs.put(source)
     with database.unit() as unit:
@@ -164,6 +170,12 @@ def train(
         unit.commit()
     shutil.rmtree(folder, ignore_errors=True)
     return model.id
+
+
+def _end(unit: UnitOfWork, run_id: uuid.UUID, why: str) -> None:
+    unit.session.execute(
+        update(Run).where(Run.id == run_id).values(state="refused", failure=why, finished_at=func.clock_timestamp())
+    )
 
 
 def _judge_next(unit: UnitOfWork, line: ModelLine, model_id: uuid.UUID) -> None:

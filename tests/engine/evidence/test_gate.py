@@ -336,6 +336,22 @@ def test_a_margin_may_not_give_away_what_the_champion_is_worth() -> None:
     assert decide(WORLD.question(collapsed, CHAMPION, margins=wide, baseline=BASELINE, rules=rules)).passed
 
 
+def test_a_head_that_is_worth_nothing_yet_does_not_hold_the_others_back() -> None:
+    """A margin cut to nothing would refuse for the fourth decimal; a real loss is refused all the same."""
+
+    def worse_by(share: float) -> ModelEvidence:
+        depth = {
+            s: {**v, "relative": [v["relative"][0] * (1 + share)]} for s, v in CHAMPION.statistics["depth"].items()
+        }
+        return replace(BETTER, statistics={**BETTER.statistics, "depth": depth})
+
+    as_dumb = replace(BASELINE, statistics={**BASELINE.statistics, "depth": CHAMPION.statistics["depth"]})
+    error = next(r for r in decide(WORLD.question(BETTER, CHAMPION)).rows if r.head == "depth").reference
+    assert decide(WORLD.question(worse_by(0.0005 / error), CHAMPION, baseline=as_dumb)).passed
+    verdict = decide(WORLD.question(worse_by(0.005 / error), CHAMPION, baseline=as_dumb))
+    assert broken(verdict) == [("depth", Rule.NON_INFERIORITY)]
+
+
 def test_slices_are_reported_and_judged_on_demand() -> None:
     night = {s.id for s in WORLD.golden if "time_of_day=night" in s.slices}
     blind = {

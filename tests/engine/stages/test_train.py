@@ -207,3 +207,24 @@ def test_a_lease_that_was_lost_before_the_training_began_starts_none(loop: Loop)
     with pytest.raises(LeaseLost):
         train(loop.database, loop.blobs, NobodyTrains(), lease, loop.folder)  # type: ignore[arg-type]
     assert loop.run(run_id).state == "due"
+
+
+class Crashes:
+    """A trainer whose child dies every time."""
+
+    def train(self, *arguments: object) -> None:
+        raise RuntimeError("the child ended with code -9")
+
+
+@pytest.mark.parametrize(("attempt", "state"), [(1, "running"), (8, "refused")])
+def test_a_run_is_over_when_its_job_has_no_attempt_left(loop: Loop, attempt: int, state: str) -> None:
+    loop.labelled_drives([1])
+    run_id = loop.start_run(loop.freeze().id)
+    with loop.database.unit() as unit:
+        unit.session.execute(text("UPDATE jobs SET attempt = :before WHERE kind = 'train'"), {"before": attempt - 1})
+        unit.commit()
+    with pytest.raises(RuntimeError, match="code -9"):
+        loop.train(Crashes())  # type: ignore[arg-type]
+    run = loop.run(run_id)
+    assert run.state == state
+    assert ("code -9" in str(run.failure)) == (state == "refused")
