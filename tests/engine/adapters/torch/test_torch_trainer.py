@@ -27,7 +27,9 @@ class LeaseLost(RuntimeError):
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """The trainings that this process has started; it has other children, the servers of other tests among them."""
+    running = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in running if "models.train" in child.cmdline()]
 
 
 def train(folder: Path, plan: TrainingPlan, samples: list[TrainingSample], attempt: int = 0) -> TrainedModel:

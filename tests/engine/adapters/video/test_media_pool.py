@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[4]
 
 
 def children(of: int | None = None) -> list[psutil.Process]:
-    found = psutil.Process(of).children()
+    found = [child for child in psutil.Process(of).children() if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in found if "engine.adapters.video.child" in " ".join(child.cmdline())]
 
 
