@@ -72,6 +72,22 @@ def make_line(
     return line
 
 
+def ensure_line(
+    unit: UnitOfWork,
+    project_id: uuid.UUID,
+    name: str,
+    ontology_name: str,
+    ontology_version: int,
+    settings: Mapping[str, Any],
+    actor: str,
+) -> ModelLine:
+    """The line of this name, made where there is none; one that is there keeps its settings. Raises NotFound."""
+    found = unit.session.scalars(
+        select(ModelLine).where(ModelLine.project_id == project_id, ModelLine.name == name)
+    ).one_or_none()
+    return found or make_line(unit, project_id, name, ontology_name, ontology_version, settings, actor)
+
+
 def register_model(
     database: Database,
     project_id: uuid.UUID,

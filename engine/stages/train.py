@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 
 from engine.domain.answers import Answer
-from engine.domain.ontology import Ontology
+from engine.domain.ontology import Head, Ontology
 from engine.jobs import ledger
 from engine.ports import BlobStore, ModelFiles, Trainer, TrainingPlan, TrainingProgress, TrainingRefused, TrainingSample
 from engine.store.blobs import register, sha256_of
@@ -39,6 +39,9 @@ PLAN = {
     "checkpoint_every": 50,
     "threads": 1,
 }
+
+
+COUNTS = ("steps", "batch_size", "height", "width", "checkpoint_every", "threads")
 
 
 class GoldenInTraining(TrainingRefused):
@@ -123,7 +126,7 @@ def train(
         _refuse_golden(database, header, rows)
         trained = trainer.train(
             folder,
-            _plan(run, ontology, initial),
+            training_plan(run.plan, run.seed, ontology.heads, initial),
             training_samples(blobs, ontology, rows),
             lease.attempt,
             _Heartbeat(database, lease, run.id),
@@ -212,32 +215,28 @@ def _refuse_golden(database: Database, header: Mapping[str, Any], rows: Sequence
         )
 
 
-def _plan(run: Run, ontology: Ontology, initial: ModelFiles | None) -> TrainingPlan:
-    known = (
-        "seed",
-        "steps",
-        "batch_size",
-        "height",
-        "width",
-        "backbone",
-        "learning_rate",
-        "checkpoint_every",
-        "threads",
-    )
-    plan = run.plan
+def training_plan(
+    settings: Mapping[str, Any], seed: int, heads: Sequence[Head], initial: ModelFiles | None
+) -> TrainingPlan:
+    """The plan that a run's recorded settings make; those that no plan has a place for go to the trainer as options."""
+    named = {"backbone", "learning_rate", *COUNTS}
     return TrainingPlan(
-        heads=ontology.heads,
-        seed=run.seed,
-        steps=int(plan["steps"]),
-        batch_size=int(plan["batch_size"]),
-        height=int(plan["height"]),
-        width=int(plan["width"]),
-        backbone=str(plan["backbone"]),
-        learning_rate=float(plan["learning_rate"]),
-        checkpoint_every=int(plan["checkpoint_every"]),
-        threads=int(plan["threads"]),
+        heads=heads,
+        seed=seed,
+        steps=int(settings["steps"]),
+        batch_size=int(settings["batch_size"]),
+        height=int(settings["height"]),
+        width=int(settings["width"]),
+        backbone=str(settings["backbone"]),
+        learning_rate=float(settings["learning_rate"]),
+        checkpoint_every=int(settings["checkpoint_every"]),
+        threads=int(settings["threads"]),
         warm_start=initial,
-        options={k: v for k, v in plan.items() if k not in known and not k.startswith(("steps_", "learning_rate_"))},
+        options={
+            name: value
+            for name, value in settings.items()
+            if name not in named and not name.startswith(("steps_", "learning_rate_"))
+        },
     )
 
 

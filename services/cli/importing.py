@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import track
-from sqlalchemy import select
 
 from engine.adapters.formats.camvid import camvid_ontology
 from engine.domain.refusals import NotAllowed
-from engine.stages.register import make_line
+from engine.stages.register import ensure_line
 from engine.store.lines import add_ontology
-from engine.store.tables.models import ModelLine
 from services.cli.output import err
 from services.cli.reach import api_access, ensured_project_id, reached
 from services.importing import camvid_drives, send_camvid_clip, send_camvid_labels, send_file
@@ -65,11 +63,7 @@ def _ensure_camvid_line() -> None:
     with reached() as wiring, wiring.database.unit() as unit:
         project = ensured_project_id(unit.session)
         add_ontology(unit.session, project, ontology)
-        known = unit.session.scalars(
-            select(ModelLine.id).where(ModelLine.project_id == project, ModelLine.name == "camvid")
-        ).one_or_none()
-        if known is None:
-            make_line(unit, project, "camvid", ontology.name, ontology.version, {}, "cli")
+        ensure_line(unit, project, "camvid", ontology.name, ontology.version, {}, "cli")
         unit.commit()
 
 

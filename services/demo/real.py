@@ -21,11 +21,11 @@ from engine.domain.ontology import Head
 from engine.evidence.statistic import metric
 from engine.store import evidence
 from engine.store.blobs import sha256_of
-from engine.store.tables.models import GoldenEvidence, ModelVersion
-from services.demo import report
+from engine.store.tables.models import GoldenEvidence, ModelLine, ModelVersion
+from services.demo import report, spoiled
 from services.demo.credentials import credentials
 from services.demo.progress import Progress
-from services.demo.turns import Loop, Turn
+from services.demo.turns import Loop, Turn, TurnFailed
 from services.importing import camvid_drives, send_camvid_clip, send_camvid_labels
 from services.local.stack import LocalStack
 from services.simulation.annotator import PERSONAS, Annotator, label_together
@@ -60,7 +60,8 @@ SETTINGS = {
         }
     ],
 }
-NOISE_SEEDS = (101,)
+NOISE_SEEDS = (101, 102)
+SPOILED_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,11 @@ class MaskBook:
         if clip is None:
             return None
         pts = int(known["pts"]) + clip.frames[0].pts
-        return next(frame.labels() for frame in clip.frames if frame.pts == pts)
+        return next((frame.labels() for frame in clip.frames if frame.pts == pts), None)
 
 
 def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives: Drives) -> int:
-    """Turn the loop; exit code 0 when every turn came to a verdict."""
+    """Turn the loop; 0 when every turn came to a verdict and the spoiled model was refused. Raises TurnFailed."""
     began = time.monotonic()
     progress = Progress(console)
     keys = credentials(wiring, "camvid-vehicle")
@@ -107,6 +108,8 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives:
             )
             _seed(loop, uplink, data, drives, seed, progress)
             report.print_turn(console, seed)
+            if seed.verdict != "passed":
+                raise TurnFailed(f"there is no first champion, the gate refused it: {'; '.join(seed.why)}")
         arrivals = [pool[: len(pool) // 2], pool[len(pool) // 2 :]]
         first = loop.turns_so_far() + 1
         for number in range(first, first + TURNS):
@@ -122,21 +125,21 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives:
             campaign = loop.choose(turn, HEADS, BATCH, priority=number)
             _label(stack, loop, turn, campaign, MaskBook(everything), progress)
             loop.retrain(turn, TARGETS, seed=number)
-            if not has_champion and number == first:
-                loop.wait_noise(turn)
             done.append(turn)
             report.print_turn(console, turn)
-    quality = _quality(loop)
+        console.print("\n[bold]A spoiled model[/]: trained on shuffled labels, registered as made elsewhere.")
+        refused, _ = spoiled.try_it(stack, loop, keys, progress, TARGETS, SPOILED_STEPS)
+    quality = [{"turn": turn.name, **_quality(loop, turn.challenger)} for turn in (seed, *done) if turn.challenger]
     _print_quality(console, quality)
-    report.print_where(console, f"LONGTAIL_DATA_DIR={wiring.settings.data_dir} make up")
+    report.print_where(console, stack, f"LONGTAIL_DATA_DIR={wiring.settings.data_dir} make up")
     report.last_line(
         done,
-        None,
+        refused,
         time.monotonic() - began,
         seed=seed.to_document() if seed.verdict else None,
         quality=quality,
     )
-    return 0
+    return 0 if refused else 1
 
 
 def _seed(loop: Loop, uplink: Uplink, data: Path, drives: Drives, turn: Turn, progress: Progress) -> None:
@@ -158,7 +161,10 @@ def _label(stack: LocalStack, loop: Loop, turn: Turn, campaign: Any, book: MaskB
         stack.wait_for("label-studio")
     state = stack.state
     token = sign_up(state.label_studio_url, state.label_studio_token, "careful@labelers.example", "labeler-careful-pw")
-    with Annotator(state.label_studio_url, token, camvid_ontology(), book.truth_for, PERSONAS["exact"]) as annotator:
+    truth_for, persona = book.truth_for, PERSONAS["exact"]
+    with Annotator(
+        state.label_studio_url, token, camvid_ontology(), truth_for, persona, skip_unknown=True
+    ) as annotator:
 
         def work(project: int) -> int:
             done = label_together([annotator], project)
@@ -167,28 +173,26 @@ def _label(stack: LocalStack, loop: Loop, turn: Turn, campaign: Any, book: MaskB
         loop.label(turn, campaign, work)
 
 
-def _quality(loop: Loop) -> list[dict[str, Any]]:
-    """Road, car and sign quality of each version on the golden drive, from what the gate kept of them."""
+def _quality(loop: Loop, number: int) -> dict[str, Any]:
+    """Road, car and sign quality of a version on the golden drive, from what the gate kept of it."""
     ontology = camvid_ontology()
-    car = Head("objects", ontology.head("objects").kind, ("car",), options=ontology.head("objects").options)
-    rows = []
+    objects = ontology.head("objects")
+    car = Head("objects", objects.kind, objects.classes[:1], options=objects.options)
     with loop.database.read() as session:
-        for model, kept in session.execute(
+        model, kept = session.execute(
             select(ModelVersion, GoldenEvidence)
             .join(GoldenEvidence, GoldenEvidence.model_version_id == ModelVersion.id)
-            .where(ModelVersion.line_id == loop.line_id, ModelVersion.note.is_(None))
-            .order_by(ModelVersion.number)
-        ):
-            statistics = evidence.unpack(loop.wiring.blobs.read(sha256_of(session, kept.statistics_blob_id)))
-            rows.append(
-                {
-                    "model": model.number,
-                    "road_iou": metric(ontology.head("driveable"), list(statistics["driveable"].values())),
-                    "car_ap50": metric(car, [_of_first_class(one) for one in statistics["objects"].values()]),
-                    "sign_ap50": metric(ontology.head("signs"), list(statistics["signs"].values())),
-                }
-            )
-    return rows
+            .where(ModelVersion.line_id == loop.line_id, ModelVersion.number == number)
+        ).one()
+        line = session.get_one(ModelLine, loop.line_id)
+        statistics = evidence.unpack(loop.wiring.blobs.read(sha256_of(session, kept.statistics_blob_id)))
+    return {
+        "model": number,
+        "is_champion": model.id == line.champion_id,
+        "road_iou": metric(ontology.head("driveable"), list(statistics["driveable"].values())),
+        "car_ap50": metric(car, [_of_first_class(one) for one in statistics["objects"].values()]),
+        "sign_ap50": metric(ontology.head("signs"), list(statistics["signs"].values())),
+    }
 
 
 def _of_first_class(statistic: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
@@ -206,8 +210,6 @@ def _of_first_class(statistic: Mapping[str, Sequence[float]]) -> dict[str, list[
 def _print_quality(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     console.print("\n[bold]On the golden drive[/]")
     for row in rows:
-        console.print(
-            f"  v{row['model']}: road IoU {row['road_iou']:.3f}, car AP50 {row['car_ap50']:.3f}, "
-            f"sign AP50 {row['sign_ap50']:.3f}",
-            highlight=False,
-        )
+        champion = " (champion)" if row["is_champion"] else ""
+        figures = f"road IoU {row['road_iou']:.3f}, car AP50 {row['car_ap50']:.3f}, sign AP50 {row['sign_ap50']:.3f}"
+        console.print(f"  {row['turn']:<7} v{row['model']}{champion}: {figures}", highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from services.demo.turns import Turn
+from services.local.stack import LocalStack
 
 
 def print_turn(console: Console, turn: Turn) -> None:
@@ -43,13 +45,14 @@ def _chosen(turn: Turn) -> str:
 
 def _cells(head: str, row: Mapping[str, Any], target: bool) -> list[str]:
     reference = f"{row['reference']:.3f}" + ("" if row["reference_name"] == "champion" else " (baseline)")
-    better = f"{_difference(row):+.3f}  [{row['low']:+.3f}, {row['high']:+.3f}]"
+    better = f"{_difference(row):+.3f}  [{_signed(row['low'])}, {_signed(row['high'])}]"
     rule = {
         "superiority": "better",
         "non_inferiority": f"not worse by {-row['bound']:.3f}",
         "floor": "beats baseline",
     }.get(row["rule"], row["rule"])
-    held = row["low"] >= row["bound"] if row["rule"] == "non_inferiority" else row["low"] > 0
+    low = row["low"] if row["low"] is not None else -math.inf
+    held = low >= row["bound"] if row["rule"] == "non_inferiority" else low > 0
     return [
         f"{head} ★" if target else head,
         row["metric"],
@@ -61,6 +64,11 @@ def _cells(head: str, row: Mapping[str, Any], target: bool) -> list[str]:
     ]
 
 
+def _signed(bound: float | None) -> str:
+    """A bound; there is none where too many resamples had nothing to measure."""
+    return "–" if bound is None else f"{bound:+.3f}"
+
+
 def _difference(row: Mapping[str, Any]) -> float:
     sign = -1.0 if row["metric"] in ("abs_rel", "angle") else 1.0
     return sign * float(row["challenger"] - row["reference"])
@@ -70,9 +78,12 @@ def _seconds(seconds: Mapping[str, float]) -> str:
     return ", ".join(f"{stage} {value:.1f}" for stage, value in seconds.items())
 
 
-def print_where(console: Console, command: str) -> None:
+def print_where(console: Console, stack: LocalStack, command: str) -> None:
     """Where the result can be looked at again."""
-    console.print(f"\nLook at it again with [bold]{command}[/]: pages, API and Label Studio start on the same data.")
+    console.print(f"\nLook at it again with [bold]{command}[/], which starts all of this on the same data:")
+    console.print(f"  pages and API   {stack.state.api_url}", highlight=False)
+    console.print(f"                  sign in with {stack.state.admin_token}", highlight=False, soft_wrap=True)
+    console.print(f"  Label Studio    {stack.state.label_studio_url}", highlight=False)
 
 
 def last_line(turns: Sequence[Turn], spoiled_refused: bool | None, seconds: float, **more: Any) -> None:

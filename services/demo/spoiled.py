@@ -16,8 +16,8 @@ import numpy as np
 from sqlalchemy import select
 
 from engine.adapters.torch.trainer import TorchTrainer
-from engine.ports import TrainedModel, TrainingPlan, TrainingProgress, TrainingSample
-from engine.stages.train import training_samples
+from engine.ports import TrainedModel, TrainingProgress, TrainingSample
+from engine.stages.train import training_plan, training_samples
 from engine.store.blobs import sha256_of
 from engine.store.lines import get_line, model_files, ontology_of
 from engine.store.manifests import read
@@ -27,16 +27,16 @@ from services.demo.progress import Progress, Stage
 from services.demo.turns import Loop, Turn
 from services.local.stack import LocalStack
 
-STEPS = 60
+SEED = 7
 
 
 def try_it(
-    stack: LocalStack, loop: Loop, keys: Credentials, progress: Progress, targets: Sequence[str]
+    stack: LocalStack, loop: Loop, keys: Credentials, progress: Progress, targets: Sequence[str], steps: int
 ) -> tuple[bool, Turn]:
     """Train it, register it, have it judged; whether the gate refused it, and what it said."""
     turn = Turn("spoiled", targets=list(targets))
-    with progress.stage(turn, "train", f"{STEPS} steps on shuffled labels, outside of the loop") as stage:
-        trained = _train(stack, loop, stage)
+    with progress.stage(turn, "train", f"{steps} steps on shuffled labels, outside of the loop") as stage:
+        trained = _train(stack, loop, stage, steps)
     with progress.stage(turn, "register", "registered through the API"):
         model_id = _register(stack, keys, loop, trained, targets)
     loop.wait_judged(turn, model_id)
@@ -53,7 +53,7 @@ def shuffled(samples: Sequence[TrainingSample], seed: int) -> Iterator[TrainingS
         yield replace(samples[int(whose)], labels=other.labels, annotated_classes=other.annotated_classes)
 
 
-def _train(stack: LocalStack, loop: Loop, stage: Stage) -> TrainedModel:
+def _train(stack: LocalStack, loop: Loop, stage: Stage, steps: int) -> TrainedModel:
     wiring = loop.wiring
     with loop.database.read() as session:
         line = get_line(session, loop.line_id)
@@ -64,21 +64,10 @@ def _train(stack: LocalStack, loop: Loop, stage: Stage) -> TrainedModel:
         _, rows = read(wiring.blobs.read(sha256_of(session, dataset.manifest_blob_id)), dataset.content_sha256)
         assert line.champion_id is not None
         champion = model_files(session, wiring.blobs, line.champion_id)
-        settings = line.settings["training"]
     samples = list(training_samples(wiring.blobs, ontology, rows))
-    plan = TrainingPlan(
-        heads=ontology.heads,
-        seed=7,
-        steps=STEPS,
-        batch_size=settings["batch_size"],
-        height=settings["height"],
-        width=settings["width"],
-        backbone=settings["backbone"],
-        learning_rate=settings["learning_rate_scratch"],
-        checkpoint_every=STEPS,
-        threads=settings["threads"],
-        warm_start=champion,
-    )
+    settings = {**line.settings["training"], "steps": steps, "checkpoint_every": steps}
+    settings["learning_rate"] = settings["learning_rate_scratch"]
+    plan = training_plan(settings, SEED, ontology.heads, champion)
 
     def heartbeat(progress: TrainingProgress | None = None) -> None:
         if progress is not None:
@@ -87,7 +76,7 @@ def _train(stack: LocalStack, loop: Loop, stage: Stage) -> TrainedModel:
     folder = stack.settings.data_dir / "spoiled" / str(time.time_ns())
     folder.mkdir(parents=True)
     trainer = TorchTrainer(stack.settings.child_environment())
-    return trainer.train(folder, plan, shuffled(samples, seed=7), 1, heartbeat)
+    return trainer.train(folder, plan, shuffled(samples, SEED), 1, heartbeat)
 
 
 def _register(

@@ -19,10 +19,10 @@ from sqlalchemy.orm import Session
 from engine.domain.ontology import Ontology
 from engine.stages import freeze, retrain
 from engine.stages.campaign import CampaignRequest, make_campaign, request_selection
+from engine.stages.register import ensure_line
 from engine.store.lines import add_ontology
 from engine.store.projects import ensure_default
 from engine.store.tables.labels import Campaign, DatasetVersion, QueueItem, ToolProject
-from engine.store.tables.metadata import new_id
 from engine.store.tables.models import GateReport, ModelLine, ModelVersion, Promotion, Run
 from engine.store.tables.recordings import Subject
 from services.demo import watch
@@ -30,6 +30,7 @@ from services.demo.progress import Progress, Stage
 from services.wiring import Wiring
 
 POLL_S = 0.5
+STALLED_S = 300  # without any progress, something is wrong
 
 
 class TurnFailed(RuntimeError):
@@ -80,26 +81,16 @@ class Loop:
         self.wiring, self.progress = wiring, progress
         self.database = wiring.database
         self.line_name = line_name
-        self.line_id = uuid.UUID(int=0)
-        self.project_id = uuid.UUID(int=0)
+        self.line_id = self.ontology_id = self.project_id = uuid.UUID(int=0)
 
     def ensure_line(self, ontology: Ontology, settings: Mapping[str, Any]) -> bool:
         """The line, made where there is none; True when it has a champion already."""
         with self.database.unit() as unit:
             session = unit.session
             self.project_id = ensure_default(session).id
-            row = add_ontology(session, self.project_id, ontology)
-            line = session.scalars(
-                select(ModelLine).where(ModelLine.project_id == self.project_id, ModelLine.name == self.line_name)
-            ).one_or_none()
-            if line is None:
-                line = ModelLine(
-                    id=new_id(), project_id=self.project_id, name=self.line_name, ontology_id=row.id, settings={}
-                )
-                session.add(line)
-            line.settings = dict(settings)
-            session.flush()
-            self.line_id = line.id
+            add_ontology(session, self.project_id, ontology)
+            line = ensure_line(unit, self.project_id, self.line_name, ontology.name, ontology.version, settings, "demo")
+            self.line_id, self.ontology_id = line.id, line.ontology_id
             champion = line.champion_id
             unit.commit()
         return champion is not None
@@ -107,6 +98,20 @@ class Loop:
     def freeze_golden(self, name: str) -> freeze.Frozen:
         """The golden set of all golden labels; the same labels are the same set."""
         return freeze.freeze_golden(self.database, self.wiring.blobs, self.wiring.reader, self.line_id, name)
+
+    def promoted(self) -> int:
+        """How many challengers have taken a champion's place in this line; the first champion took nobody's."""
+        with self.database.read() as session:
+            return (
+                session.scalar(
+                    select(func.count()).where(
+                        Promotion.line_id == self.line_id,
+                        Promotion.act == "promote",
+                        Promotion.from_model_id.is_not(None),
+                    )
+                )
+                or 0
+            )
 
     def turns_so_far(self) -> int:
         """How many turns this line has seen: one campaign each."""
@@ -120,7 +125,7 @@ class Loop:
     def wait_scored(self, turn: Turn) -> None:
         """Until the champion has scored the whole pool."""
         with self.progress.stage(turn, "score", "the champion scores the pool") as stage:
-            self._wait(stage, lambda s: watch.unscored(s, self.line_id), "score", timeout_s=600)
+            self._wait(stage, lambda s: watch.unscored(s, self.line_id), "score")
         with self.database.read() as session:
             turn.frames = (
                 session.scalar(
@@ -150,7 +155,7 @@ class Loop:
                 )
                 request_selection(unit, self.project_id, campaign.id)
                 unit.commit()
-            self._wait(stage, lambda s: watch.open_jobs(s, "select", campaign.id), "select", timeout_s=120)
+            self._wait(stage, lambda s: watch.open_jobs(s, "select", campaign.id), "select")
         with self.database.read() as session:
             items = session.scalars(select(QueueItem).where(QueueItem.campaign_id == campaign.id)).all()
         turn.control = sum(item.arm == "control" for item in items)
@@ -163,22 +168,26 @@ class Loop:
     def label(self, turn: Turn, campaign_id: uuid.UUID, work: Callable[[int], int]) -> None:
         """Let people label what was chosen; `work` does a tool project's open tasks and returns how many it did."""
         with self.progress.stage(turn, "label", "people label in Label Studio") as stage:
-            started, total = time.monotonic(), turn.chosen + turn.control
+            started = moved = time.monotonic()
+            total = before = turn.chosen + turn.control
             while True:
                 with self.database.read() as session:
                     left = watch.unlabelled(session, campaign_id)
                     project = session.scalars(
-                        select(ToolProject.tool_project).where(ToolProject.project_id == self.project_id)
-                    ).first()
+                        select(ToolProject.tool_project).where(ToolProject.ontology_id == self.ontology_id)
+                    ).one_or_none()
                     self._refuse_dead(session, started)
                 stage.at(total - left, total)
                 if not left:
                     break
-                done = work(project) if project is not None else 0
-                if not done:
+                if left < before:
+                    before, moved = left, time.monotonic()
+                if time.monotonic() - moved > STALLED_S:
+                    raise TurnFailed(
+                        f"{left} of {total} chosen frames are not labelled, and none was for {STALLED_S} s"
+                    )
+                if project is None or not work(project):
                     time.sleep(POLL_S)
-                if time.monotonic() - started > 600:
-                    raise TurnFailed(f"{left} of {total} chosen frames are still not labelled after 600 s")
         with self.database.read() as session:
             turn.labels = (
                 session.scalar(
@@ -216,7 +225,7 @@ class Loop:
             turn.champion = unit.session.get_one(ModelVersion, champion).number if champion else None
             unit.commit()
         with self.progress.stage(turn, "freeze", "freezing a dataset version") as stage:
-            self._wait(stage, lambda s: watch.open_job(s, job), "freeze", timeout_s=120)
+            self._wait(stage, lambda s: watch.open_job(s, job), "freeze")
         with self.database.read() as session:
             run = session.scalars(
                 select(Run)
@@ -226,11 +235,14 @@ class Loop:
             ).one()
             turn.dataset = session.get_one(DatasetVersion, run.dataset_version_id).number
         with self.progress.stage(turn, "train", f"training on dataset version {turn.dataset}") as stage:
-            self._wait(stage, lambda s: watch.untrained(s, run.id), "train", timeout_s=1200)
+            self._wait(stage, lambda s: watch.untrained(s, run.id), "train")
         with self.database.read() as session:
             run = session.get_one(Run, run.id)
-            if run.state != "finished":
+            if run.state != "finished" or run.started_at is None or run.finished_at is None:
                 raise TurnFailed(f"the run was {run.state}: {run.failure}")
+            # What it took, apart from what it waited for: one trainer does one run after the other.
+            waited, trained = turn.seconds["train"], (run.finished_at - run.started_at).total_seconds()
+            turn.seconds |= {"wait": max(0.0, waited - trained), "train": trained}
             model = session.scalars(select(ModelVersion).where(ModelVersion.run_id == run.id)).one()
         turn.challenger = model.number
         self.wait_judged(turn, model.id)
@@ -238,45 +250,37 @@ class Loop:
     def wait_judged(self, turn: Turn, model_id: uuid.UUID) -> None:
         """Until the gate has a report on the model, and the champion was moved if it passed."""
         with self.progress.stage(turn, "judge", "the gate compares on the golden set") as stage:
-            self._wait(stage, lambda s: 0 if watch.newest_report(s, model_id) else 1, "judge", timeout_s=600)
+            self._wait(stage, lambda s: 0 if watch.newest_report(s, model_id) else 1, "judge")
         with self.database.read() as session:
             report = watch.newest_report(session, model_id)
         assert report is not None
         _read_report(turn, report)
         if report.verdict == "passed":
             with self.progress.stage(turn, "promote", "moving the champion") as stage:
-                self._wait(stage, lambda s: watch.open_jobs(s, "promote", report.id), "promote", timeout_s=60)
+                self._wait(stage, lambda s: watch.open_jobs(s, "promote", report.id), "promote")
             with self.database.read() as session:
                 moved = session.scalar(select(func.count()).where(Promotion.gate_report_id == report.id))
             if not moved:
                 raise TurnFailed("the gate passed the challenger, and the champion was not moved: see `longtail jobs`")
 
-    def wait_noise(self, turn: Turn) -> None:
-        """Until every repeat that measures noise was trained and looked at."""
-        with self.progress.stage(turn, "noise", "repeats under other seeds measure the noise") as stage:
-            self._wait(stage, lambda s: watch.noise_left(s, self.line_id), "train", timeout_s=1200)
-
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    def _wait(self, stage: Stage, left: Callable[[Session], int], kind: str, timeout_s: float) -> None:
-        started = time.monotonic()
-        most = 0
+    def _wait(self, stage: Stage, left: Callable[[Session], int], kind: str) -> None:
+        """Until nothing is left. Raises TurnFailed when that many seconds pass in which nothing came of it."""
+        started = moved = time.monotonic()
+        most = before = 0
         while True:
             with self.database.read() as session:
                 now = left(session)
                 self._refuse_dead(session, started)
-                shown = watch.run_progress(session, self.line_id) if kind == "train" else None
             most = max(most, now)
-            if shown is not None:
-                stage.at(*shown)
-            else:
-                stage.at(most - now, most)
+            stage.at(most - now, most)
             if not now:
                 return
-            if time.monotonic() - started > timeout_s:
-                raise TurnFailed(
-                    f"nothing more came of {kind} for {timeout_s:.0f} s: see `longtail jobs list`, and the logs"
-                )
+            if now != before:
+                before, moved = now, time.monotonic()
+            if time.monotonic() - moved > STALLED_S:
+                raise TurnFailed(f"nothing came of {kind} for {STALLED_S} s: see `longtail jobs list`, and the logs")
             time.sleep(POLL_S)
 
     def _refuse_dead(self, session: Session, started: float) -> None:

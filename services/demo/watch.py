@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from engine.store.tables.labels import QueueItem
@@ -26,15 +26,6 @@ def open_jobs(session: Session, kind: str, subject_id: uuid.UUID) -> int:
         )
         or 0
     )
-
-
-def run_progress(session: Session, line_id: uuid.UUID) -> tuple[int, int] | None:
-    run = session.scalars(
-        select(Run).where(Run.line_id == line_id, Run.state == "running").order_by(Run.id).limit(1)
-    ).one_or_none()
-    if run is None or not run.progress:
-        return None
-    return int(run.progress["step"]), int(run.progress["steps"])
 
 
 def unscored(session: Session, line_id: uuid.UUID) -> int:
@@ -64,24 +55,15 @@ def unlabelled(session: Session, campaign_id: uuid.UUID) -> int:
 
 
 def untrained(session: Session, run_id: uuid.UUID) -> int:
-    """1 until the run is over."""
-    return int(session.get_one(Run, run_id).state in ("due", "running"))
+    """Steps until the run is over, those of the runs before it included."""
+    line = session.get_one(Run, run_id).line_id
+    return _steps_left(session, Run.line_id == line, Run.id <= run_id)
 
 
-def noise_left(session: Session, line_id: uuid.UUID) -> int:
-    """Repeats that are still to be trained or looked at."""
-    line = session.get_one(ModelLine, line_id)
-    runs = session.scalar(
-        select(func.count())
-        .select_from(Run)
-        .where(Run.line_id == line_id, Run.purpose == "noise", Run.state.in_(("due", "running")))
-    )
-    judging = session.scalar(
-        select(func.count())
-        .select_from(Job)
-        .where(Job.project_id == line.project_id, Job.kind == "judge", Job.state.in_(("due", "leased")))
-    )
-    return (runs or 0) + (judging or 0)
+def _steps_left(session: Session, *which: ColumnElement[bool]) -> int:
+    """At least one for each run that is not over."""
+    runs = session.scalars(select(Run).where(*which, Run.state.in_(("due", "running")))).all()
+    return sum(max(1, int(run.plan["steps"]) - int(run.progress.get("step", 0))) for run in runs)
 
 
 def newest_report(session: Session, model_id: uuid.UUID) -> GateReport | None:

@@ -93,10 +93,13 @@ class Annotator:
         truth_for: TruthFor,
         persona: Persona = PERSONAS["exact"],
         *,
+        skip_unknown: bool = False,
         client: httpx.Client | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`skip_unknown`: a task whose truth isn't known is skipped, as by somebody who can't tell; else left."""
         self.persona = persona
+        self._skip_unknown = skip_unknown
         self._ontology, self._truth_for, self._sleep = ontology, truth_for, sleep
         self._client = client or httpx.Client(base_url=url.rstrip("/"), timeout=60, trust_env=False)
         self._headers = {"Authorization": f"Token {token}"}
@@ -132,9 +135,10 @@ class Annotator:
         truth = self._truth_for(data)
         if truth is None:
             done.unknown += 1
-            return
+            if not self._skip_unknown:
+                return
         rng = _lot(self.persona.name, str(data["key"]))
-        if rng.random() < self.persona.skip:
+        if truth is None or rng.random() < self.persona.skip:
             body: dict[str, Any] = {"result": [], "was_cancelled": True, "lead_time": round(2 + 4 * rng.random(), 2)}
             done.skipped += 1
         else:
