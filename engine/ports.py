@@ -306,9 +306,3 @@ class Dispatcher(Protocol):
     """Tells a worker that a job is due. A hint: it never blocks and never raises; a lost one costs only time."""
 
     def dispatch(self, job_kind: str, job_id: str, priority: int) -> None: ...
-
-
-class Clock(Protocol):
-    """Wall time in UTC nanoseconds, for records; leases use the database's clock."""
-
-    def now_ns(self) -> int: ...

@@ -10,7 +10,7 @@ import hmac
 import uuid
 
 from services.settings import Settings
-from services.wiring import NotConfigured
+from services.signing import signing_key
 
 HEADER = "X-Longtail-Hook"
 
@@ -19,11 +19,7 @@ class LabelToolHook:
     """Makes the address and the key of the webhook of a project, and checks the key of a call."""
 
     def __init__(self, settings: Settings) -> None:
-        if settings.signing_secret is None:
-            raise NotConfigured(
-                "no signing secret: set LONGTAIL_SIGNING_SECRET to a long random text, the same in every process"
-            )
-        self._key = settings.signing_secret.get_secret_value().encode()
+        self._key = signing_key(settings)
         self._base = settings.api_url
 
     def url(self, project_id: uuid.UUID) -> str:

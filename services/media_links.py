@@ -7,7 +7,7 @@ import hmac
 import time
 
 from services.settings import Settings
-from services.wiring import NotConfigured
+from services.signing import signing_key
 
 TASK_LINK_S = 90 * 86_400
 """How long a link in a task of the label tool holds."""
@@ -21,11 +21,7 @@ class MediaLinks:
     """Makes links and checks them. Whoever has a link can see its picture until it expires, and no other."""
 
     def __init__(self, settings: Settings) -> None:
-        if settings.signing_secret is None:
-            raise NotConfigured(
-                "no signing secret: set LONGTAIL_SIGNING_SECRET to a long random text, the same in every process"
-            )
-        self._key = settings.signing_secret.get_secret_value().encode()
+        self._key = signing_key(settings)
         self._base = settings.api_url
 
     def url(self, sha256: str, lasts_s: float = TASK_LINK_S) -> str:

@@ -18,9 +18,7 @@ MARGIN = 0.1  # of the box's size, added on each side: detectors cut close
 
 
 class NoRedaction:
-    """Pictures pass as they are. An operator chooses this by name; `name` is recorded with what was sent."""
-
-    name = "none"
+    """Pictures pass as they are: for fleets whose recordings show nobody, as a simulator's do."""
 
     def redact(self, picture: Picture) -> Picture:
         return picture
@@ -31,8 +29,6 @@ class BoxRedactor:
 
     A picture whose PTS has no boxes passes as it is. Of what a box held, 4x4 means are all that is left.
     """
-
-    name = "boxes"
 
     def __init__(self, boxes: Mapping[int, Sequence[Box]]) -> None:
         """Raises ValueError for a box without area, or outside the picture."""

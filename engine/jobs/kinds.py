@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 QUEUES = ("inference", "labeling", "retraining", "gating")
+
+JobState = Literal["due", "leased", "done", "dead", "cancelled"]
 
 LIVE = 0
 """Priority of work that a vehicle, a person or a schedule is waiting for."""

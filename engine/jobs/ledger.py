@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, func, select, text, update
+from sqlalchemy import Row, func, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -274,14 +274,6 @@ def cancel(unit: UnitOfWork, job_id: uuid.UUID, reason: str) -> bool:
         .returning(Job.id)
     )
     return unit.session.execute(statement).one_or_none() is not None
-
-
-def due_count(session: Session, kinds: list[str]) -> int:
-    """How many jobs of these kinds could be claimed now."""
-    statement = select(func.count()).where(
-        Job.kind.in_(kinds), Job.state == "due", Job.run_after <= func.statement_timestamp()
-    )
-    return session.execute(statement).scalar_one()
 
 
 def retry_delay_s(attempt: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -17,8 +17,8 @@ from engine.store.tables.metadata import new_id
 from engine.store.tables.work import Job, Schedule, ScheduleFiring
 from engine.store.unit_of_work import UnitOfWork
 
-KEPT_DAYS = 7
-"""How long the finished jobs of schedules are kept."""
+KEPT_DAYS = {"done": 1, "cancelled": 7, "dead": 7}
+"""How long jobs of schedules are kept, by how they ended: what went well, every few seconds, tells least."""
 
 
 def ensure(
@@ -109,12 +109,11 @@ def _fire(unit: UnitOfWork, schedule: Schedule) -> int:
 
 def _forget_old(session: Session, schedule: Schedule) -> None:
     """Firings are only needed around their due time, and a schedule that fires every few seconds makes many."""
+    now = func.statement_timestamp()
+    over = [and_(Job.state == state, ScheduleFiring.due < now - timedelta(days=d)) for state, d in KEPT_DAYS.items()]
     old = session.execute(
         delete(ScheduleFiring)
-        .where(
-            ScheduleFiring.schedule_id == schedule.id,
-            ScheduleFiring.due < func.statement_timestamp() - timedelta(days=KEPT_DAYS),
-        )
+        .where(ScheduleFiring.schedule_id == schedule.id, Job.id == ScheduleFiring.job_id, or_(*over))
         .returning(ScheduleFiring.job_id)
     ).scalars()
-    session.execute(delete(Job).where(Job.id.in_(old.all()), Job.state.in_(["done", "cancelled"])))
+    session.execute(delete(Job).where(Job.id.in_(old.all())))

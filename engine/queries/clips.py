@@ -67,11 +67,16 @@ def listing(
     return [_summary(row) for row in session.execute(query)]
 
 
+def no_such_clip(clip_id: uuid.UUID) -> NotFound:
+    """What is said of a clip that is not there, and of one that the caller may not know of."""
+    return NotFound("no-such-clip", f"there is no clip {clip_id}", "list the clips with GET /v1/clips")
+
+
 def detail(session: Session, project_id: uuid.UUID, clip_id: uuid.UUID) -> dict[str, Any]:
     """One clip with its streams, scores, the reasons why frames of it were chosen, and its lineage. Raises NotFound."""
     row = session.execute(_clips().where(Clip.project_id == project_id, Clip.id == clip_id)).one_or_none()
     if row is None:
-        raise NotFound("no-such-clip", f"there is no clip {clip_id}", "list the clips with GET /v1/clips")
+        raise no_such_clip(clip_id)
     clip, _, platform, _, split_group = row
     return {
         **_summary(row),

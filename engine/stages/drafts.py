@@ -83,7 +83,7 @@ def draft_tasks(
                 heads=task.heads,
                 predictions={name: answer for name, answer in answers.items() if name in task.heads},
                 model_version=version or None,
-                meta=_meta(seen, reasons.get(task.subject_id, [])),
+                meta=_meta(seen, reasons.get(task.subject_id, []), task.blind),
             )
         )
     return Drafted(drafts, broken)
@@ -189,11 +189,15 @@ def worth_showing(answer: Answer) -> Answer:
     return Answer(answer.kind, {**answer.value, key: sure}, answer.array)
 
 
-def _meta(seen: TaskFrame, reasons: Sequence[tuple[str, str, dict[str, Any]]]) -> dict[str, str]:
-    """What is shown beside the picture: who wants it and why, and which frame it is."""
+def _meta(seen: TaskFrame, reasons: Sequence[tuple[str, str, dict[str, Any]]], blind: bool) -> dict[str, str]:
+    """What is shown beside the picture: who wants it and why, and which frame it is.
+
+    A blind task doesn't say why: whoever knows that a frame is of the control arm may look at it otherwise.
+    """
+    why = {} if blind else {"reason": "; ".join(dict.fromkeys(_why(reason) for _, _, reason in reasons)) or "-"}
     return {
         "campaign": ", ".join(dict.fromkeys(campaign for campaign, _, _ in reasons)) or "-",
-        "reason": "; ".join(dict.fromkeys(_why(arm, reason) for _, arm, reason in reasons)) or "-",
+        **why,
         "drive_external_id": seen.drive,
         "clip_external_id": seen.clip.external_id,
         "stream": seen.stream,
@@ -201,9 +205,9 @@ def _meta(seen: TaskFrame, reasons: Sequence[tuple[str, str, dict[str, Any]]]) -
     }
 
 
-def _why(arm: str, reason: Mapping[str, Any]) -> str:
+def _why(reason: Mapping[str, Any]) -> str:
     if "adjudication" in reason:
         return "annotators disagree"
-    if arm == "control" or "head" not in reason:
-        return "random"
+    if "head" not in reason:
+        return "-"
     return f"{reason['head']} uncertain, {100 * float(reason.get('quantile', 0)):.0f}th percentile"

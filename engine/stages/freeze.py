@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Uuid, func, insert, literal, select
+from sqlalchemy import ColumnElement, Uuid, exists, func, insert, literal, select
 from sqlalchemy.orm import Session
 
 from engine.domain.refusals import Conflict
@@ -20,6 +20,7 @@ from engine.store.lines import get_line
 from engine.store.manifests import ManifestRow, canonical, content_sha256, write
 from engine.store.membership import among
 from engine.store.tables.labels import (
+    Annotation,
     DatasetLabel,
     DatasetSubject,
     DatasetVersion,
@@ -106,10 +107,11 @@ def freeze_dataset(
     return Frozen(version.id, number, content, len(subjects), len(rows), True)
 
 
-def freeze_golden(
-    database: Database, blobs: BlobStore, reader: FrameReader, line_id: uuid.UUID, name: str, blind: bool = True
-) -> Frozen:
-    """A golden set of every current label of the golden drives; a new version of `name` when the labels differ."""
+def freeze_golden(database: Database, blobs: BlobStore, reader: FrameReader, line_id: uuid.UUID, name: str) -> Frozen:
+    """A golden set of every current label of the golden drives; a new version of `name` when the labels differ.
+
+    It is blind when no model had a hand in a label: none is a model's own, or of a person who was shown a prediction.
+    """
     line, header, rows = _collect(database, blobs, reader, line_id, "golden")
     content = content_sha256(header, rows)
     manifest = blobs.put(write(header, rows))
@@ -135,7 +137,7 @@ def freeze_golden(
             content_sha256=content,
             header=header,
             manifest_blob_id=register(session, line.project_id, manifest, "application/vnd.apache.parquet").id,
-            blind=blind,
+            blind=not _led_by_a_model(session, rows),
         )
         session.add(golden)
         session.flush()
@@ -149,6 +151,16 @@ def freeze_golden(
         )
         unit.commit()
     return Frozen(golden.id, golden.version, content, len(subjects), len(rows), True)
+
+
+def _led_by_a_model(session: Session, rows: Sequence[ManifestRow]) -> bool:
+    """Whether a label is a model's own, or stands on an annotation for which a prediction was shown."""
+    if any(row.source == "auto" for row in rows):
+        return True
+    said = session.scalars(select(Label.annotation_ids).where(Label.id == among(uuid.UUID(r.label_id) for r in rows)))
+    annotations = {uuid.UUID(annotation) for ids in said for annotation in ids}
+    shown = select(exists().where(Annotation.id == among(annotations), Annotation.prediction_shown))
+    return bool(session.execute(shown).scalar_one())
 
 
 def _constant(value: uuid.UUID) -> ColumnElement[uuid.UUID]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from engine.domain.refusals import Conflict, Invalid, NotFound
 from engine.jobs import ledger
@@ -16,12 +17,13 @@ from engine.store.lines import ontology_of
 from engine.store.tables.labels import GoldenSet
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import GateReport, ModelLine, ModelVersion, Run
+from engine.store.tables.work import Job
 from engine.store.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
 class JudgeRequest:
-    """A judgement to be made. `target_heads` are for a model that no run of ours declared them for."""
+    """A judgement to be made. `target_heads` are for the first one of a model that no run of ours declared them for."""
 
     model_id: uuid.UUID
     golden_set_id: uuid.UUID | None = None  # the newest of the line where none is named
@@ -37,11 +39,11 @@ def request_judgement(unit: UnitOfWork, project_id: uuid.UUID, request: JudgeReq
     ontology = ontology_of(session, line.ontology_id)
     for head in request.target_heads:
         ontology.head(head)
-    declared = session.scalar(select(Run.target_heads).where(Run.id == model.run_id)) if model.run_id else None
-    if declared is not None and request.target_heads and sorted(declared) != sorted(request.target_heads):
+    declared, where = _declared(session, model)
+    if declared and request.target_heads and set(declared) != set(request.target_heads):
         raise Conflict(
             "targets-declared",
-            f"the run of version {model.number} declared its target heads before it was trained: {', '.join(declared)}",
+            f"version {model.number} has its target heads from {where}: {', '.join(declared)}",
             "leave `target_heads` out: they can't be changed after the fact",
         )
     golden = _golden(unit, line, request.golden_set_id)
@@ -96,9 +98,35 @@ def request_promotion(unit: UnitOfWork, project_id: uuid.UUID, model_id: uuid.UU
     return job_id
 
 
+def _declared(session: Session, model: ModelVersion) -> tuple[list[str], str]:
+    """The heads on which the model has to be better, and where they were declared; none while nobody has said.
+
+    Of a model made elsewhere, its first judgement with target heads declares them: else it could be judged by one head
+    after the other until one passes.
+    """
+    if model.run_id is not None:
+        return session.execute(select(Run.target_heads).where(Run.id == model.run_id)).scalar_one(), "its run"
+    asked = session.scalars(
+        select(Job.payload["target_heads"])
+        .where(Job.kind == "judge", Job.subject_id == model.id, Job.payload["target_heads"] != [])
+        .order_by(Job.id)
+        .limit(1)
+    ).first()
+    judged = session.scalars(
+        select(GateReport.target_heads)
+        .where(GateReport.challenger_id == model.id, GateReport.target_heads != [])
+        .order_by(GateReport.id)
+        .limit(1)
+    ).first()
+    return list(asked or judged or ()), "an earlier judgement"
+
+
 def _model(unit: UnitOfWork, project_id: uuid.UUID, model_id: uuid.UUID) -> ModelVersion:
+    """The model, its row locked: of two first judgements at once, one declares the target heads."""
     model = unit.session.execute(
-        select(ModelVersion).where(ModelVersion.project_id == project_id, ModelVersion.id == model_id)
+        select(ModelVersion)
+        .where(ModelVersion.project_id == project_id, ModelVersion.id == model_id)
+        .with_for_update(key_share=True)
     ).scalar_one_or_none()
     if model is None:
         raise NotFound("no-such-model", f"there is no model {model_id}", "list them with GET /v1/models")

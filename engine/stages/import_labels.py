@@ -19,7 +19,7 @@ from engine.domain.answers import Answer, AnswerError, check_answer
 from engine.domain.ids import frame_id
 from engine.domain.manifest import digest
 from engine.domain.ontology import Head, Kind, Ontology, OntologyError
-from engine.domain.refusals import Invalid, NotAllowed, NotFound
+from engine.domain.refusals import Invalid, NotFound
 from engine.ports import BlobStore, StoredBlob
 from engine.stages.idempotency import Answer as Recorded
 from engine.stages.idempotency import RequestKey, remember, replayed
@@ -126,21 +126,14 @@ def _ontology(session: Session, project_id: uuid.UUID, name: str, version: int) 
 
 
 def _streams(session: Session, principal: Principal, labels: Sequence[LabelImport]) -> Streams:
-    """The clips and streams that the labels are about, by (clip, stream name)."""
+    """The clips and streams that the labels are about, by (clip, stream name): those that the caller may know of."""
     rows = session.execute(
         select(Clip, Stream, Vehicle.external_id)
         .join(Stream, Stream.clip_id == Clip.id)
         .join(Vehicle, Vehicle.id == Clip.vehicle_id)
         .where(Clip.project_id == principal.project_id, Clip.id.in_({label.clip_id for label in labels}))
     ).all()
-    for _, _, vehicle in rows:
-        if not principal.may_send_for(vehicle):
-            raise NotAllowed(
-                "vehicle-not-allowed",
-                f"{principal.kind} {principal.name!r} may not send for vehicle {vehicle!r}",
-                "send with the key that is bound to this vehicle",
-            )
-    return {(clip.id, stream.name): (clip, stream) for clip, stream, _ in rows}
+    return {(clip.id, stream.name): (clip, stream) for clip, stream, vehicle in rows if principal.may_send_for(vehicle)}
 
 
 def _check(number: int, label: LabelImport, ontology: Ontology, streams: Streams) -> None:

@@ -74,25 +74,21 @@ def promote(database: Database, report_id: uuid.UUID, actor: str, lease: ledger.
     return moved
 
 
-def rollback(database: Database, line_id: uuid.UUID, actor: str, reason: str, to_number: int | None = None) -> Moved:
+def rollback(unit: UnitOfWork, line_id: uuid.UUID, actor: str, reason: str, to_number: int | None = None) -> Moved:
     """Make an earlier champion the champion again: the one before, or version `to_number`.
 
     Raises NotPromoted when there is no such champion to go back to.
     """
-    with database.unit() as unit:
-        session = unit.session
-        line = get_line(session, line_id, lock=True)
-        target = _earlier_champion(session, line, to_number)
-        if target is None:
-            raise NotPromoted(
-                f"line {line.name!r} has no earlier champion to go back to"
-                if to_number is None
-                else f"version {to_number} never was champion of line {line.name!r}",
-                "the promotions that there were stand in GET /v1/lines",
-            )
-        moved = _move(unit, line, target, "rollback", actor, None, reason)
-        unit.commit()
-    return moved
+    line = get_line(unit.session, line_id, lock=True)
+    target = _earlier_champion(unit.session, line, to_number)
+    if target is None:
+        raise NotPromoted(
+            f"line {line.name!r} has no earlier champion to go back to"
+            if to_number is None
+            else f"version {to_number} never was champion of line {line.name!r}",
+            "the promotions that there were stand in GET /v1/lines",
+        )
+    return _move(unit, line, target, "rollback", actor, None, reason)
 
 
 def _earlier_champion(session: Session, line: ModelLine, to_number: int | None) -> ModelVersion | None:

@@ -20,7 +20,7 @@ from engine.domain.refusals import Conflict
 from engine.jobs import ledger
 from engine.ports import BlobStore
 from engine.stages.score import move_selection
-from engine.store.lines import get_line
+from engine.store.lines import get_line, lock_ontology
 from engine.store.predictions import class_scores
 from engine.store.tables.labels import Campaign, Label, QueueItem, Selection
 from engine.store.tables.metadata import new_id
@@ -58,9 +58,9 @@ def trigger_sha256(triggers: Sequence[Mapping[str, object]]) -> str:
 def select_batch(database: Database, blobs: BlobStore, lease: ledger.Lease) -> Selected | None:
     """Work a select job: none when the campaign is not active or has spent its budget.
 
-    The choice is made with no transaction open. It is recorded under the locks of the campaign's row and its line's,
-    and only if nothing else was selected meanwhile: two selections, of one campaign or of two, can't overspend a budget
-    or choose a subject twice.
+    The choice is made with no transaction open. It is recorded under the locks of the campaign's row, its ontology's
+    and its line's, and only if nothing else was selected under that ontology meanwhile: two selections, of one campaign
+    or of two, of one line or of two, can't overspend a budget or choose a subject twice.
     Raises NothingToSelectFrom, and SelectionOvertaken when it must be made again.
     """
     with database.unit() as unit:
@@ -70,7 +70,7 @@ def select_batch(database: Database, blobs: BlobStore, lease: ledger.Lease) -> S
         campaign = session.get_one(Campaign, lease.subject_id)
         line = get_line(session, campaign.line_id)
         size = min(campaign.batch_size, campaign.budget - campaign.spent)
-        before = _selections(session, campaign)
+        before = _selections(session, line.ontology_id)
         idle = campaign.state != "active" or size <= 0
         candidates = [] if idle else _pool(session, campaign, line)
         labelled = [] if idle else _labelled_embeddings(session, campaign, line)
@@ -97,9 +97,13 @@ def select_batch(database: Database, blobs: BlobStore, lease: ledger.Lease) -> S
     with database.unit() as unit:
         session = unit.session
         campaign = session.get_one(Campaign, lease.subject_id, with_for_update=True)
+        lock_ontology(session, line.ontology_id)
         now = get_line(session, campaign.line_id, lock=True)
         payable = campaign.state == "active" and len(choices) <= campaign.budget - campaign.spent
-        if not payable or _selections(session, campaign) != before or now.selection_model_id != line.selection_model_id:
+        overtaken = (
+            _selections(session, line.ontology_id) != before or now.selection_model_id != line.selection_model_id
+        )
+        if not payable or overtaken:
             raise SelectionOvertaken(
                 f"campaign {campaign.name!r} or its scores moved on while its batch was being chosen"
             )
@@ -131,10 +135,15 @@ def select_batch(database: Database, blobs: BlobStore, lease: ledger.Lease) -> S
     return Selected(selection.id, len(candidates), len(choices) - control, control, left)
 
 
-def _selections(session: Session, campaign: Campaign) -> int:
-    """How many selections the campaign's line has seen: each takes subjects away from the others."""
-    query = select(func.count()).select_from(Selection).join(Campaign, Campaign.id == Selection.campaign_id)
-    return session.scalar(query.where(Campaign.line_id == campaign.line_id)) or 0
+def _selections(session: Session, ontology_id: uuid.UUID) -> int:
+    """How many selections all lines of the ontology have seen: each takes subjects away from the others."""
+    query = (
+        select(func.count())
+        .select_from(Selection)
+        .join(Campaign, Campaign.id == Selection.campaign_id)
+        .join(ModelLine, ModelLine.id == Campaign.line_id)
+    )
+    return session.scalar(query.where(ModelLine.ontology_id == ontology_id)) or 0
 
 
 def _batch_seed(campaign: Campaign, before: int) -> int:

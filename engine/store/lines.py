@@ -50,6 +50,11 @@ def ontology_of(session: Session, ontology_id: uuid.UUID) -> Ontology:
     return Ontology.from_document(session.get_one(OntologyVersion, ontology_id).document)
 
 
+def lock_ontology(session: Session, ontology_id: uuid.UUID) -> None:
+    """Hold the ontology's row until the transaction ends. Rows that point to it can still be written by others."""
+    session.execute(select(OntologyVersion.id).where(OntologyVersion.id == ontology_id).with_for_update(key_share=True))
+
+
 def add_ontology(session: Session, project_id: uuid.UUID, ontology: Ontology) -> OntologyVersion:
     """The row of this ontology version; the same again is the same row. Raises Conflict when it would change one."""
     found = session.execute(

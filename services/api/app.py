@@ -27,7 +27,7 @@ from services.api.routes import (
     runs,
 )
 from services.api.schemas.manifest import ManifestIn
-from services.dashboard import site
+from services.dashboard import failures, site
 from services.hooks import LabelToolHook
 from services.media_links import MediaLinks
 from services.settings import Settings
@@ -81,7 +81,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.links = MediaLinks(settings)
     app.state.hook = LabelToolHook(settings)
     app.add_middleware(BodyLimit)
-    errors.install(app)
+    errors.install(app, failures.shown)
     for module in ROUTES:
         app.include_router(module.router)
     _describe_manifest(app)

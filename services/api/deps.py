@@ -10,7 +10,7 @@ from fastapi import Depends, Header, Request, Response, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from engine.domain.access import Principal, secret_sha256
-from engine.domain.refusals import Unauthenticated
+from engine.domain.refusals import Invalid, Unauthenticated
 from engine.stages.idempotency import Answer, RequestKey
 from engine.store.access import principal_of
 from services.wiring import Wiring
@@ -79,6 +79,16 @@ async def idempotent(request: Request, principal: Caller, key: IdempotencyKeyHea
 
 
 Idempotent = Annotated[RequestKey | None, Depends(idempotent)]
+
+
+def without_idempotency(request: Request) -> None:
+    """A dependency where answers can't be kept: it refuses the key that would promise so. Raises Invalid."""
+    if "idempotency-key" in request.headers:
+        raise Invalid(
+            "idempotency-key-unsupported",
+            f"{request.method} {request.url.path} takes no Idempotency-Key: what it answers is not kept",
+            "leave the header out; before sending it again, look into the list whether the first one was done",
+        )
 
 
 def answer(response: Response, told: Answer) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -48,6 +48,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": Problem, "description": "Refused: the problem says why and what to do."},
     "5XX": {"model": Problem, "description": "Failed on our side: the problem says when to try again."},
 }
+
+
+Handler = Callable[[Request, Any], JSONResponse]
+Shown = Callable[[Request, JSONResponse], Response]
 
 
 class HttpRefusal(Exception):
@@ -94,38 +98,49 @@ def of_validation(error: RequestValidationError) -> JSONResponse:
     )
 
 
-def install(app: FastAPI) -> None:
-    """Answer every refusal and failure of the app with a problem."""
+def install(app: FastAPI, shown: Shown = lambda request, told: told) -> None:
+    """Answer every refusal and failure of the app with a problem, as `shown` puts it to whoever asked."""
 
-    @app.exception_handler(Refused)
+    def handles(*kinds: type[Exception]) -> Callable[[Handler], Handler]:
+        def add(handler: Handler) -> Handler:
+            def answer(request: Request, error: Any) -> Response:
+                return shown(request, handler(request, error))
+
+            for kind in kinds:
+                app.add_exception_handler(kind, answer)
+            return handler
+
+        return add
+
+    @handles(Refused)
     def refused(request: Request, error: Refused) -> JSONResponse:
         status = next(code for kind, code in STATUS_OF.items() if isinstance(error, kind))
         headers = {"WWW-Authenticate": 'Bearer realm="longtail"'} if status == 401 else {}
         return problem(status, error.code, error.detail, error.hint, headers)
 
-    @app.exception_handler(HttpRefusal)
+    @handles(HttpRefusal)
     def bad_request(request: Request, error: HttpRefusal) -> JSONResponse:
         return problem(error.status, error.code, error.detail, error.hint)
 
-    @app.exception_handler(RequestValidationError)
+    @handles(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         return of_validation(error)
 
-    @app.exception_handler(OntologyError)
+    @handles(OntologyError)
     def bad_ontology(request: Request, error: OntologyError) -> JSONResponse:
         return problem(422, "invalid-ontology", str(error), "correct the ontology's document and send it again")
 
-    @app.exception_handler(BlobTooLarge)
+    @handles(BlobTooLarge)
     def too_large(request: Request, error: BlobTooLarge) -> JSONResponse:
         return problem(
             413, "too-large", str(error), "send a shorter clip; the operator may raise LONGTAIL_MAX_UPLOAD_BYTES"
         )
 
-    @app.exception_handler(MediaRejected)
+    @handles(MediaRejected)
     def media_rejected(request: Request, error: MediaRejected) -> JSONResponse:
         return problem(422, "media-rejected", str(error), "it is no picture or video that can be shown")
 
-    @app.exception_handler(ProgrammingError)
+    @handles(ProgrammingError)
     def not_migrated(request: Request, error: ProgrammingError) -> JSONResponse:
         log.error("database query failed", path=request.url.path, error=str(error))
         return problem(
@@ -135,12 +150,11 @@ def install(app: FastAPI) -> None:
             "run the migrations: `longtail up`",
         )
 
-    @app.exception_handler(MediaPoolBusy)
+    @handles(MediaPoolBusy)
     def busy(request: Request, error: MediaPoolBusy) -> JSONResponse:
         return problem(503, "busy", str(error), "send it again in a few seconds", {"Retry-After": "5"})
 
-    @app.exception_handler(OperationalError)
-    @app.exception_handler(PoolTimeout)
+    @handles(OperationalError, PoolTimeout)
     def database_down(request: Request, error: Exception) -> JSONResponse:
         log.error("database unavailable", path=request.url.path, error=str(error))
         return problem(
@@ -151,13 +165,12 @@ def install(app: FastAPI) -> None:
             {"Retry-After": "5"},
         )
 
-    @app.exception_handler(BlobNotFound)
-    @app.exception_handler(BlobCorrupt)
+    @handles(BlobNotFound, BlobCorrupt)
     def blob_lost(request: Request, error: Exception) -> JSONResponse:
         log.error("blob lost", path=request.url.path, error=str(error))
         return problem(500, "blob-lost", str(error), "tell the operator: a stored file is missing or damaged")
 
-    @app.exception_handler(HTTPException)
+    @handles(HTTPException)
     def http(request: Request, error: HTTPException) -> JSONResponse:
         status = HTTPStatus(error.status_code)
         hint = (
@@ -170,7 +183,14 @@ def install(app: FastAPI) -> None:
         )
         return problem(status.value, status.phrase.lower().replace(" ", "-"), detail, hint, error.headers)
 
-    @app.exception_handler(Exception)
+    @handles(Exception)
     def failed(request: Request, error: Exception) -> JSONResponse:
         log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
-        return problem(500, "failed", "the request failed on our side", "try again; if it stays, tell the operator")
+        # The server drops the connection after an exception: the client should not send its next request on it.
+        return problem(
+            500,
+            "failed",
+            "the request failed on our side",
+            "try again; if it stays, tell the operator",
+            {"Connection": "close"},
+        )

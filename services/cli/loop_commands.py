@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -59,7 +59,9 @@ def camvid(
 
 
 def queue(
-    state: Annotated[str | None, typer.Option(help="queued, open, labelled or dropped.")] = None,
+    state: Annotated[
+        Literal["queued", "open", "labelled", "dropped"] | None, typer.Option(help="Only those in this state.")
+    ] = None,
     campaign: Annotated[str | None, typer.Option(help="Only this campaign's items.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The first so many.")] = 30,
     as_json: AsJson = False,
@@ -187,10 +189,10 @@ def rollback(
     from services.cli import output
     from services.cli.reach import project_id, reached
 
-    with reached() as wiring:
-        with wiring.database.read() as session:
-            found = line_by_name(session, project_id(session), line)
-        moved = stage.rollback(wiring.database, found.id, ACTOR, why, to)
+    with reached() as wiring, wiring.database.unit() as unit:
+        found = line_by_name(unit.session, project_id(unit.session), line)
+        moved = stage.rollback(unit, found.id, ACTOR, why, to)
+        unit.commit()
     row = {"line": moved.line, "from": moved.from_number, "to": moved.to_number, "clips_to_score": moved.rescored}
     output.show([row], list(row), "Rolled back", as_json)
 

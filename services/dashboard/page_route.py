@@ -46,14 +46,14 @@ class PageRoute(APIRoute):
                 response = _to_sign_in(request)
             except Refused as refused:
                 status = next(code for kind, code in STATUS_OF.items() if isinstance(refused, kind))
-                response = _refusal(request, status, refused.detail, refused.hint)
+                response = refusal(request, status, refused.detail, refused.hint)
             except RequestValidationError as wrong:
                 where = "/".join(str(part) for part in wrong.errors()[0]["loc"][1:]) if wrong.errors() else ""
-                response = _refusal(
+                response = refusal(
                     request, 422, f"{where or 'the address'}: {wrong.errors()[0]['msg']}", "go back and correct it"
                 )
             except NotConfigured as missing:
-                response = _refusal(request, 503, str(missing), "then start the API again")
+                response = refusal(request, 503, str(missing), "then start the API again")
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
             response.headers.setdefault("Cache-Control", "private, no-store")
@@ -81,7 +81,8 @@ def _to_sign_in(request: Request) -> Response:
     return RedirectResponse("/login" if here == "/" else f"/login?next={quote(here)}", 303)
 
 
-def _refusal(request: Request, status: int, detail: str, hint: str) -> Response:
+def refusal(request: Request, status: int, detail: str, hint: str) -> Response:
+    """Why something was not done, and what to do, as a page or as a notice on the page that asked."""
     if is_fragment(request):
         response = render(request, "parts/notice.html", status=status, notice=f"Not done: {detail}. {hint}.", bad=True)
         response.headers.update({"HX-Retarget": "#notice", "HX-Reswap": "outerHTML"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from services.settings import Settings
-from services.wiring import NotConfigured
+from services.signing import signing_key
 
 COOKIE = "longtail_session"
 LASTS_S = 12 * 3600
@@ -30,11 +30,7 @@ class Sessions:
     """Makes cookies and reads them. Whether the token still opens anything is the database's to say."""
 
     def __init__(self, settings: Settings) -> None:
-        if settings.signing_secret is None:
-            raise NotConfigured(
-                "no signing secret: set LONGTAIL_SIGNING_SECRET to a long random text, the same in every process"
-            )
-        self._key = settings.signing_secret.get_secret_value().encode()
+        self._key = signing_key(settings)
 
     def start(self, token_id: uuid.UUID) -> str:
         """The cookie of a new session."""

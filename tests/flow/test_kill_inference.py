@@ -1,4 +1,4 @@
-"""Inference workers are killed in the middle of clips: every clip ends scored, and scored once."""
+"""Inference workers are killed in the middle of clips, Redis forgets and dies: every clip is scored once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from loop_fixtures import Loop
 from role_fixtures import Roles
 from sqlalchemy import select, text
+from worker_fixtures import OwnRedis
 
 from engine.ports import TrainedModel
 from engine.store.tables.models import Embedding, Score, Scoring
@@ -17,8 +18,17 @@ from engine.store.tables.recordings import Clip, Subject
 CLIPS, FRAMES, KILLS = 22, 40, 4
 
 
+@pytest.fixture
+def redis_url(own_redis: OwnRedis) -> str:
+    """Of a Redis that may be killed; `roles` and the test's own hints use it."""
+    own_redis.start()
+    return own_redis.url
+
+
 @pytest.mark.slow
-def test_every_clip_is_scored_once_whoever_dies(loop: Loop, roles: Roles, trained: Callable[..., TrainedModel]) -> None:
+def test_every_clip_is_scored_once_whoever_dies(
+    loop: Loop, roles: Roles, own_redis: OwnRedis, trained: Callable[..., TrainedModel]
+) -> None:
     with loop.database.unit() as unit:
         unit.session.execute(text('UPDATE model_lines SET settings = settings || \'{"scoring": {"every_s": 0.25}}\''))
         unit.commit()
@@ -31,7 +41,15 @@ def test_every_clip_is_scored_once_whoever_dies(loop: Loop, roles: Roles, traine
     loop.crown(champion, loop.freeze_golden().id)
     start = time.monotonic()
     killed = set()
-    for _ in range(KILLS):
+    for kill in range(KILLS):
+        if kill == 1:
+            with own_redis.client() as client:
+                client.flushall()
+        if kill == 2:
+            own_redis.kill()
+        if kill == 3:
+            assert roles.open("score") > 2  # there is work left for after its return
+            own_redis.start()
         roles.wait(lambda: roles.at_work("score"), 60, every_s=0.005)
         found = roles.at_work("score")
         if found is None:

@@ -27,18 +27,6 @@ def camvid(real_data: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def kitti(real_data: Path) -> Path:
-    """Two frames of the KITTI object benchmark."""
-    return _part(real_data, "kitti")
-
-
-@pytest.fixture(scope="session")
-def nuscenes(real_data: Path) -> Path:
-    """One nuScenes moment seen by six cameras, with their calibration."""
-    return _part(real_data, "nuscenes")
-
-
-@pytest.fixture(scope="session")
 def highway_video(real_data: Path) -> Path:
     """A real H.264 clip of a motorway."""
     return _part(real_data, "video/highway-white-lane.mp4")

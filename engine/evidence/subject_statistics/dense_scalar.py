@@ -1,7 +1,7 @@
 """Dense scalars: mean absolute relative error.
 
 Eigen, Puhrsch & Fergus, "Depth Map Prediction from a Single Image using a Multi-Scale Deep Network" (arXiv:1406.2283),
-"Abs Relative difference" over all pixels of the set; the sums for their RMSE are kept beside it.
+"Abs Relative difference" over all pixels of the set.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from engine.domain.answers import Answer
 from engine.domain.ontology import Head
 from engine.evidence.subject_statistics.mask import nearest
 
-NO_ANSWER = 1.0  # the relative error of saying 0
-
 
 def statistic(
     head: Head, predicted: Answer | None, label: Answer, annotated_classes: Sequence[str]
 ) -> dict[str, list[float]]:
-    """`relative` (sum of |p - t| / t), `squared` (sum of (p - t)^2) and `count`, over pixels whose truth is above 0.
+    """`relative` (sum of |p - t| / t) and `count`, over pixels whose truth is above 0.
 
     A pixel without truth (NaN, or not above 0) counts nowhere. One with truth where the prediction isn't finite, or is
     missing altogether, is as wrong as saying 0. A prediction of another size is read at the nearest pixel.
@@ -35,7 +33,6 @@ def statistic(
     error = np.abs(said - true)
     return {
         "relative": [float((error / true).sum())],
-        "squared": [float((error**2).sum())],
         "count": [float(true.size)],
     }
 
@@ -45,11 +42,6 @@ def metric(
 ) -> NDArray[np.float64]:
     """AbsRel of each row of `weights` (R, N) over the N subjects: shape (R,), NaN where no pixel has truth."""
     return ratio("relative", statistics, weights)
-
-
-def rmse(statistics: Sequence[Mapping[str, Sequence[float]]], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Root mean squared error in the head's unit for each row of `weights` (R, N): shape (R,)."""
-    return np.sqrt(ratio("squared", statistics, weights))
 
 
 def ratio(

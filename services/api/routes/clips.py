@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from engine.domain.access import Principal
-from engine.domain.refusals import Invalid, NotAllowed
+from engine.domain.refusals import Invalid
 from engine.queries import clips as views
 from engine.stages.ingest import IngestResult, ingest
 from services.api.deps import Caller, IdempotencyKeyHeader, Wired, having
@@ -114,8 +114,8 @@ def list_clips(
     principal: Annotated[Principal, Depends(having("clips:read"))],
     limit: Limit = 50,
     after: Cursor = None,
-    state: Annotated[str | None, Query(max_length=20)] = None,
-    split: Annotated[str | None, Query(max_length=20)] = None,
+    state: Literal["offered", "requested", "received", "scored", "expired", "erased"] | None = None,
+    split: Literal["pool", "golden"] | None = None,
     vehicle: Annotated[str | None, Query(max_length=200)] = None,
     drive: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Any:
@@ -135,15 +135,11 @@ def list_clips(
 
 @router.get("/{clip_id}", response_model=ClipOut, summary="One clip: state, scores, why chosen, lineage")
 def get_clip(clip_id: uuid.UUID, wiring: Wired, principal: Caller) -> Any:
-    """A device's key sees the clips of its own vehicles; anyone else needs `clips:read`."""
+    """A device's key sees the clips of its own vehicles, as if there were no others. Others need `clips:read`."""
     if principal.kind != "device":
         principal.demand("clips:read")
     with wiring.database.read() as session:
         clip = views.detail(session, principal.project_id, clip_id)
     if not principal.may_send_for(clip["vehicle"]):
-        raise NotAllowed(
-            "vehicle-not-allowed",
-            f"device {principal.name!r} may not see clips of this vehicle",
-            "use the key that is bound to the vehicle, or a token with clips:read",
-        )
+        raise views.no_such_clip(clip_id)
     return clip

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends
 from engine.domain.access import ADMIN, Principal
 from engine.queries import access as views
 from engine.stages import access
-from services.api.deps import Wired, having
+from services.api.deps import Wired, having, without_idempotency
 from services.api.paging import Cursor, Limit, PageOut, page_out
 from services.api.schemas.operations import DeviceIn, DeviceOut, SecretOut, TokenIn, TokenOut
 
@@ -25,9 +25,15 @@ def list_devices(wiring: Wired, principal: Admin, limit: Limit = 50, after: Curs
         return page_out(views.devices(session, principal.project_id, limit + 1, after), limit)
 
 
-@router.post("/devices", response_model=SecretOut, status_code=201, summary="Make a device's key")
+@router.post(
+    "/devices",
+    response_model=SecretOut,
+    status_code=201,
+    dependencies=[Depends(without_idempotency)],
+    summary="Make a device's key",
+)
 def post_device(body: DeviceIn, wiring: Wired, principal: Admin) -> SecretOut:
-    """The secret is told once, here."""
+    """The secret is told once, here, and kept nowhere: so an `Idempotency-Key` is refused."""
     with wiring.database.unit() as unit:
         device, secret = access.make_device(
             unit, principal.project_id, body.name, body.vehicles, body.any_vehicle, str(principal)
@@ -49,9 +55,15 @@ def list_tokens(wiring: Wired, principal: Admin, limit: Limit = 50, after: Curso
         return page_out(views.tokens(session, principal.project_id, limit + 1, after), limit)
 
 
-@router.post("/tokens", response_model=SecretOut, status_code=201, summary="Make a token")
+@router.post(
+    "/tokens",
+    response_model=SecretOut,
+    status_code=201,
+    dependencies=[Depends(without_idempotency)],
+    summary="Make a token",
+)
 def post_token(body: TokenIn, wiring: Wired, principal: Admin) -> SecretOut:
-    """The secret is told once, here."""
+    """The secret is told once, here, and kept nowhere: so an `Idempotency-Key` is refused."""
     with wiring.database.unit() as unit:
         token, secret = access.make_token(
             unit, principal.project_id, body.name, body.scopes, body.expires_at, str(principal)

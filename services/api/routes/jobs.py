@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import AfterValidator
 
 from engine.domain.access import Principal
 from engine.domain.refusals import Conflict
 from engine.jobs import ledger
+from engine.jobs.kinds import JobState, job_kind
 from engine.queries import jobs as views
 from services.api.deps import Wired, having
 from services.api.etag import EtagRoute
@@ -21,6 +23,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=EtagRoute)
 
 Reader = Annotated[Principal, Depends(having("jobs:read"))]
 Writer = Annotated[Principal, Depends(having("jobs:write"))]
+KindName = Annotated[Name, AfterValidator(lambda name: job_kind(name).name)]
 
 
 @router.get("", response_model=PageOut[JobOut], summary="List jobs, newest first")
@@ -29,8 +32,8 @@ def list_jobs(
     principal: Reader,
     limit: Limit = 50,
     after: Cursor = None,
-    kind: Annotated[Name | None, Query()] = None,
-    state: Literal["due", "leased", "done", "dead", "cancelled"] | None = None,
+    kind: Annotated[KindName | None, Query()] = None,
+    state: JobState | None = None,
     subject: uuid.UUID | None = None,
 ) -> Any:
     with wiring.database.read() as session:

@@ -94,6 +94,14 @@ def post_retrain(
 
 
 @router.post("/lines/{line_id}:rollback", response_model=Moved, summary="Make an earlier champion the champion again")
-def post_rollback(line_id: uuid.UUID, body: RollbackIn, wiring: Wired, principal: ModelWriter) -> Any:
-    get_line(line_id, wiring, principal)
-    return dataclasses.asdict(rollback(wiring.database, line_id, str(principal), body.reason, body.to_number))
+def post_rollback(
+    line_id: uuid.UUID, body: RollbackIn, response: Response, wiring: Wired, principal: ModelWriter, request: Idempotent
+) -> Any:
+    """Sent again without an `Idempotency-Key`, it goes back one champion more."""
+
+    def act(unit: UnitOfWork) -> Answer:
+        views.line(unit.session, principal.project_id, line_id)
+        moved = rollback(unit, line_id, str(principal), body.reason, body.to_number)
+        return Answer(200, Moved.model_validate(dataclasses.asdict(moved)).model_dump(mode="json"))
+
+    return answer(response, once(wiring.database, request, act))

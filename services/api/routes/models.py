@@ -16,7 +16,7 @@ from engine.stages.gate_request import JudgeRequest, request_judgement, request_
 from engine.stages.idempotency import Answer, once
 from engine.stages.register import register_model
 from engine.store.unit_of_work import UnitOfWork
-from services.api.deps import Idempotent, Wired, answer, having
+from services.api.deps import Idempotent, Wired, answer, having, without_idempotency
 from services.api.etag import EtagRoute
 from services.api.multipart import Form, received
 from services.api.paging import Cursor, Limit, PageOut, page_out
@@ -80,10 +80,12 @@ def get_model(model_id: uuid.UUID, wiring: Wired, principal: Reader) -> Any:
     response_model=ModelOut,
     status_code=201,
     openapi_extra=FORM_SCHEMA,
+    dependencies=[Depends(without_idempotency)],
     summary="Register a model that was made elsewhere",
 )
 async def post_model(request: Request, response: Response, wiring: Wired, principal: Writer) -> Any:
-    """It becomes a version of its line, for the gate to judge. Each call makes a version, the same weights or not."""
+    """It becomes a version of its line, for the gate to judge. Each call makes a version, the same weights or not, so
+    an `Idempotency-Key` is refused."""
     limit = wiring.settings.max_upload_bytes
     async with received(request, wiring.blobs, DOCUMENTS.__contains__, limit) as form:
         shown = await run_in_threadpool(_register, wiring, principal, form)

@@ -80,7 +80,7 @@ def _answered(head: Head, generator: np.random.Generator, level: float, truth: n
         return {"intersection": [1000 * share], "union": [1000.0], "truth": [900.0], "missing": [0.0]}
     if head.kind is Kind.DENSE_SCALAR:
         error = float(np.clip(0.25 - 0.06 * level + noise, 0.01, None))
-        return {"relative": [100 * error], "squared": [100.0], "count": [100.0], "missing": [0.0]}
+        return {"relative": [100 * error], "count": [100.0], "missing": [0.0]}
     if head.kind is Kind.CHOICE:
         return {"right": [float(generator.random() < chance)], "count": [1.0], "missing": [0.0]}
     labels, scores, hits = [], [], []

@@ -15,7 +15,7 @@ OBJECTS = Head("objects", Kind.BOXES, ("car", "cyclist", "person"))
 
 
 def depth(errors: np.ndarray) -> list[Statistic]:
-    return [{"relative": [float(e)], "squared": [0.0], "count": [1.0], "missing": [0.0]} for e in errors]
+    return [{"relative": [float(e)], "count": [1.0], "missing": [0.0]} for e in errors]
 
 
 def boxes(generator: np.random.Generator, subjects: int, quality: float) -> list[Statistic]:

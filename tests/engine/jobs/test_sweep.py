@@ -162,12 +162,14 @@ def test_a_schedule_that_is_switched_off_rests(database: Database, project_id: u
         schedule(database, project_id, every_s=0)
 
 
-def test_old_firings_and_their_finished_jobs_go(database: Database, project_id: uuid.UUID) -> None:
+@pytest.mark.parametrize(("state", "kept_h"), [("done", 24), ("cancelled", 24 * 7), ("dead", 24 * 7)])
+def test_old_firings_and_their_jobs_that_are_over_go(
+    database: Database, project_id: uuid.UUID, state: str, kept_h: int
+) -> None:
     schedule(database, project_id, every_s=60)
-    for _ in range(2):
+    for older_h, left in ((0, 1), (kept_h - 1, 2), (2, 2)):  # the third firing finds the first one too old
+        execute(database, "UPDATE jobs SET state = :state", state=state)
+        execute(database, "UPDATE schedule_firings SET due = due - :older * interval '1 hour'", older=older_h)
+        execute(database, "UPDATE schedules SET next_due = clock_timestamp()")
         assert sweep.sweep(database).fired == 1
-        finish(database)
-        execute(database, "UPDATE schedule_firings SET due = due - interval '8 days'")
-        execute(database, "UPDATE schedules SET next_due = next_due - interval '60 seconds'")
-    assert sweep.sweep(database).fired == 1
-    assert count(database, Job) == count(database, ScheduleFiring) == 1
+        assert count(database, Job) == count(database, ScheduleFiring) == left

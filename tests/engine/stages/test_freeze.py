@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 
 import numpy as np
@@ -17,9 +18,19 @@ from engine.domain.ontology import Kind
 from engine.jobs.ledger import LeaseLost
 from engine.stages.freeze import NothingToFreeze, freeze_dataset
 from engine.stages.train import answer_of
+from engine.store import label_tasks
 from engine.store.blobs import sha256_of
 from engine.store.manifests import ManifestRow, content_sha256, read
-from engine.store.tables.labels import DatasetLabel, DatasetSubject, DatasetVersion, GoldenSet, GoldenSubject, Label
+from engine.store.tables.labels import (
+    Annotation,
+    DatasetLabel,
+    DatasetSubject,
+    DatasetVersion,
+    GoldenSet,
+    GoldenSubject,
+    Label,
+)
+from engine.store.tables.metadata import new_id
 from engine.store.tables.recordings import Blob, Frame, Subject
 
 
@@ -162,6 +173,40 @@ def test_a_golden_set_gets_a_new_version_when_its_labels_differ(loop: Loop) -> N
     second = loop.freeze_golden()
     assert (second.number, second.subjects) == (2, 3)
     assert [(s.version, s.looks, s.blind) for s in loop.all(GoldenSet)] == [(1, 0, True), (2, 0, True)]
+
+
+def annotate(loop: Loop, label_id: uuid.UUID, shown: bool) -> None:
+    """Have the label stand on what a person said, who was shown a prediction or not."""
+    with loop.database.unit() as unit:
+        label = unit.session.get_one(Label, label_id)
+        task = label_tasks.add(
+            unit.session, project_id=loop.project_id, subject_id=label.subject_id, ontology_id=label.ontology_id,
+            slot=0, heads=[label.head], blind=not shown,
+        )  # fmt: skip
+        said = Annotation(
+            id=new_id(), project_id=loop.project_id, task_id=task.id, tool_annotation=label.created_at.microsecond,
+            revision=1, payload_sha256="p", annotator="ada", outcome="submitted", prediction_shown=shown,
+            heads_answered=[label.head], classes_annotated={}, answers={}, payload={}, tool_updated_at="now",
+        )  # fmt: skip
+        unit.session.add(said)
+        label.source, label.annotation_ids = "human", [str(said.id)]
+        unit.commit()
+
+
+def test_a_golden_set_is_blind_when_no_label_was_led_by_a_model(loop: Loop) -> None:
+    (clip,) = loop.labelled_drives([3], "golden")
+    (first,) = loop.label(clip, frames=(2,), heads=["road"])
+    annotate(loop, first, shown=False)
+    loop.freeze_golden("unseen")
+    (led,) = loop.label(clip, frames=(3,), heads=["road"])
+    annotate(loop, led, shown=True)
+    loop.freeze_golden("led")
+    loop.label(clip, frames=(3,), heads=["road"], answers={"road": loop.scenes[clip].answers(0)["road"]})
+    loop.freeze_golden("set right")
+    loop.label(clip, frames=(5,), heads=["road"], source="auto")
+    loop.freeze_golden("of a model")
+    blind = {golden.name: golden.blind for golden in loop.all(GoldenSet)}
+    assert blind == {"unseen": True, "led": False, "set right": True, "of a model": False}
 
 
 def test_a_worker_that_lost_its_lease_freezes_nothing(loop: Loop) -> None:

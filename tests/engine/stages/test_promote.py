@@ -26,6 +26,13 @@ def golden(loop: Loop) -> uuid.UUID:
     return loop.freeze_golden().id
 
 
+def roll_back(loop: Loop, actor: str, reason: str, to_number: int | None = None) -> Moved:
+    with loop.database.unit() as unit:
+        moved = rollback(unit, loop.line_id, actor, reason, to_number)
+        unit.commit()
+    return moved
+
+
 @pytest.fixture
 def models(loop: Loop, trained: Weights) -> list[uuid.UUID]:
     """Three versions with weights of their own."""
@@ -145,19 +152,19 @@ def test_rolling_back_walks_to_the_champions_before_and_to_any_that_was_one(
 ) -> None:
     never = loop.register(trained(30), judged=True)
     with pytest.raises(NotPromoted, match="no earlier champion"):
-        rollback(loop.database, loop.line_id, "Ada", "none yet")
+        roll_back(loop, "Ada", "none yet")
     for model in models:
         loop.crown(model, golden)
-    assert rollback(loop.database, loop.line_id, "Ada", "ghost brakes").to_number == 2
-    assert rollback(loop.database, loop.line_id, "Ada", "still").to_number == 1  # and not forward to 3
+    assert roll_back(loop, "Ada", "ghost brakes").to_number == 2
+    assert roll_back(loop, "Ada", "still").to_number == 1  # and not forward to 3
     with pytest.raises(NotPromoted, match="no earlier champion"):
-        rollback(loop.database, loop.line_id, "Ada", "further")
-    assert rollback(loop.database, loop.line_id, "Ada", "it was not that", to_number=3).to_number == 3
+        roll_back(loop, "Ada", "further")
+    assert roll_back(loop, "Ada", "it was not that", to_number=3).to_number == 3
     assert champion(loop) == 3
     with pytest.raises(NotPromoted, match="version 4 never was champion"):
-        rollback(loop.database, loop.line_id, "Ada", "try", to_number=loop.model(never).number)
+        roll_back(loop, "Ada", "try", to_number=loop.model(never).number)
     with pytest.raises(NotPromoted, match="version 3"):
-        rollback(loop.database, loop.line_id, "Ada", "where it is", to_number=3)
+        roll_back(loop, "Ada", "where it is", to_number=3)
     acts = [(p.act, p.reason) for p in loop.all(Promotion)]
     assert acts[:3] == [("promote", None)] * 3
     assert acts[3:] == [("rollback", "ghost brakes"), ("rollback", "still"), ("rollback", "it was not that")]
@@ -180,7 +187,7 @@ def test_after_a_promotion_the_pool_is_scored_once_by_the_new_champion(
     loop.crown(models[1], golden)
     assert len(loop.jobs("score", "due")) == 3
     loop.score_pool(scorer)
-    rollback(loop.database, loop.line_id, "Ada", "back")
+    roll_back(loop, "Ada", "back")
     # Two clips have his scores on record; the third's job is still with the worker that claimed it.
     assert loop.jobs("score", "due") == []
     assert len(loop.jobs("score")) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -184,8 +185,13 @@ def test_who_may_send(api: Any, manifest: Callable[..., Any], video: bytes) -> N
 
 
 def test_device_sees_its_own_clips_only(api: Any, manifest: Callable[..., Any], video: bytes) -> None:
-    location = api.post_clip(api.device("sim-07"), manifest(), {"front": video}).headers["location"]
-    problem(api.device("sim-08").get(location), 403, "vehicle-not-allowed")
+    owner, other = api.device("sim-07"), api.device("sim-08")
+    location = api.post_clip(owner, manifest(), {"front": video}).headers["location"]
+    assert owner.get(location).status_code == 200
+    # It can't tell a clip of another vehicle from one that is none.
+    nowhere = f"/v1/clips/{uuid.uuid4()}"
+    told = [problem(other.get(address), 404, "no-such-clip") for address in (location, nowhere)]
+    assert told[0] == {**told[1], "detail": f"there is no clip {location.rpartition('/')[2]}"}
     problem(api.token("queue:read").get(location), 403, "missing-scope")
     assert api.token("clips:read").get(location).status_code == 200
 

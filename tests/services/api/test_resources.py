@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -52,7 +53,9 @@ def test_pages_hold_every_clip_once(api: Any, manifest: Callable[..., Any], make
     only = reader.get("/v1/clips", params={"drive": "d-1"}).json()
     assert [item["id"] for item in only["items"]] == [sent[1], sent[3]]
     refused(reader.get("/v1/clips", params={"limit": 0}), 422, "invalid-request")
-    refused(reader.get("/v1/clips", params={"after": "x"}), 422, "invalid-request")
+    for wrong in ({"after": "x"}, {"state": "recieved"}, {"split": "gold"}):
+        refused(reader.get("/v1/clips", params=wrong), 422, "invalid-request")
+    assert len(reader.get("/v1/clips", params={"state": "received", "split": "pool"}).json()["items"]) == 5
     refused(reader.get(f"/v1/clips/{uuid.uuid4()}"), 404, "no-such-clip")
 
 
@@ -167,6 +170,39 @@ def test_ontologies_and_lines(admin: httpx.Client, line: dict[str, Any]) -> None
     refused(admin.post(f"/v1/lines/{line['id']}:rollback", json={"reason": "worse"}), 409, "not-promoted")
 
 
+def test_what_is_answered_once_refuses_an_idempotency_key(api: Any, admin: httpx.Client, line: dict[str, Any]) -> None:
+    key = {"Idempotency-Key": "k-1"}
+    device = {"name": "van", "vehicles": ["sim-07"]}
+    refused(admin.post("/v1/devices", json=device, headers=key), 422, "idempotency-key-unsupported")
+    token = {"name": "reader", "scopes": ["jobs:read"]}
+    refused(admin.post("/v1/tokens", json=token, headers=key), 422, "idempotency-key-unsupported")
+    form = {"line": (None, "car"), "config": (None, "{}"), "weights": ("w", b"w")}
+    refused(admin.post("/v1/models", files=form, headers=key), 422, "idempotency-key-unsupported")
+    assert admin.get("/v1/devices").json()["items"] == []
+    assert [shown["name"] for shown in admin.get("/v1/tokens").json()["items"]] == ["tester-admin"]
+    assert (api.blob_files(), admin.get("/v1/models").json()["items"]) == ([], [])
+    assert admin.post("/v1/devices", json=device).status_code == 201
+    assert admin.post("/v1/tokens", json=token).status_code == 201
+
+
+def test_no_post_leaves_an_idempotency_key_unheard(admin: httpx.Client) -> None:
+    """It is kept, or refused, or the request does the same however often it is sent."""
+    same_again = {"/v1/ontologies", "/v1/jobs/{job_id}:retry", "/v1/queue/{item_id}:prioritise"}
+    same_again |= {"/v1/queue/{item_id}:drop", "/hooks/label-studio/{project_id}"}
+    kept, ignored = [], []
+    for path, methods in admin.get("/openapi.json").json()["paths"].items():
+        if "post" not in methods:
+            continue
+        if any(parameter["name"] == "Idempotency-Key" for parameter in methods["post"].get("parameters", ())):
+            kept.append(path)
+            continue
+        answer = admin.post(re.sub("{.*?}", str(uuid.uuid4()), path), headers={"Idempotency-Key": "k-1"}, json={})
+        if answer.json()["type"] != "/problems/idempotency-key-unsupported":
+            ignored.append(path)
+    assert "/v1/lines/{line_id}:rollback" in kept
+    assert set(ignored) == same_again
+
+
 def test_dead_jobs_are_retried_by_hand(api: Any, admin: httpx.Client, line: dict[str, Any]) -> None:
     job = admin.post(f"/v1/lines/{line['id']}:retrain", json={"target_heads": ["objects"]}).json()["job_id"]
     refused(admin.post(f"/v1/jobs/{job}:retry"), 409, "job-not-dead")
@@ -174,7 +210,9 @@ def test_dead_jobs_are_retried_by_hand(api: Any, admin: httpx.Client, line: dict
         row = session.get_one(Job, uuid.UUID(job))
         row.state, row.last_error = "dead", "out of luck"
         session.commit()
-    (dead,) = admin.get("/v1/jobs", params={"state": "dead"}).json()["items"]
+    (dead,) = admin.get("/v1/jobs", params={"state": "dead", "kind": "freeze"}).json()["items"]
+    refused(admin.get("/v1/jobs", params={"state": "daed"}), 422, "invalid-request")
+    refused(admin.get("/v1/jobs", params={"kind": "freze"}), 422, "invalid-request")
     assert dead["last_error"] == "out of luck"
     assert admin.post(f"/v1/jobs/{job}:retry").json()["state"] == "due"
     refused(admin.post(f"/v1/jobs/{uuid.uuid4()}:retry"), 404, "no-such-job")

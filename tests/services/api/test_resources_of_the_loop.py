@@ -12,10 +12,13 @@ import numpy as np
 from safetensors.numpy import save
 from sqlalchemy import select
 
+from engine.stages.promote import promote
 from engine.store.tables.labels import Campaign, GoldenSet, QueueItem, Selection
 from engine.store.tables.metadata import new_id
-from engine.store.tables.models import GateReport
+from engine.store.tables.models import GateReport, ModelLine
 from engine.store.tables.recordings import Blob, Subject
+from engine.store.unit_of_work import Database
+from services.wiring import Undispatched
 
 
 def refused(response: httpx.Response, status: int, code: str) -> None:
@@ -181,6 +184,7 @@ def test_models_are_registered_judged_and_promoted(api: Any, admin: httpx.Client
         "target_heads": ["objects"],
         "waivers": [{"name": "within_one_drive", "why": "one town only", "head": None, "by": "token:tester-admin"}],
     }
+    refused(admin.post(f"{path}:judge", json={"target_heads": ["depth"]}), 409, "targets-declared")
     refused(admin.post(f"{path}:promote", json={}), 409, "not-judged")
     report = gate_report(api, line, model, golden, "refused")
     refused(admin.post(f"{path}:promote", json={}), 409, "refused-by-gate")
@@ -195,6 +199,25 @@ def test_models_are_registered_judged_and_promoted(api: Any, admin: httpx.Client
     assert admin.get(f"/v1/gate-reports/{report}").json()["report"] == {"heads": {}}
 
 
+def test_a_rollback_sent_twice_under_one_key_is_one(api: Any, admin: httpx.Client, line: dict[str, Any]) -> None:
+    weights = [save({"w": np.full(3, number, np.float32)}) for number in range(3)]
+    models = [register(admin, weights=("w", content)).json() for content in weights]
+    database = Database(api.engine, Undispatched())
+    golden = golden_set(api, line)
+    for model in models:
+        promote(database, gate_report(api, line, model, golden, "passed"), "tester")
+    address = f"/v1/lines/{line['id']}:rollback"
+    key = {"Idempotency-Key": "back-1"}
+    told = [admin.post(address, json={"reason": "worse"}, headers=key) for _ in range(3)]
+    assert [answer.status_code for answer in told] == [200] * 3
+    assert told[0].json() == told[1].json() == told[2].json()
+    assert (told[0].json()["from_number"], told[0].json()["to_number"]) == (3, 2)
+    assert admin.get(f"/v1/lines/{line['id']}").json()["champion_id"] == models[1]["id"]
+    refused(admin.post(address, json={"reason": "other"}, headers=key), 422, "idempotency-key-reused")
+    assert admin.post(address, json={"reason": "still worse"}).json()["to_number"] == 1
+    assert admin.get(f"/v1/lines/{line['id']}").json()["champion_id"] == models[0]["id"]
+
+
 def gate_report(api: Any, line: dict[str, Any], model: dict[str, Any], golden: uuid.UUID, verdict: str) -> uuid.UUID:
     with api.session() as session:
         report = GateReport(
@@ -203,6 +226,7 @@ def gate_report(api: Any, line: dict[str, Any], model: dict[str, Any], golden: u
             line_id=uuid.UUID(line["id"]),
             challenger_id=uuid.UUID(model["id"]),
             challenger_weights_sha256=model["weights_sha256"],
+            champion_id=session.get_one(ModelLine, uuid.UUID(line["id"])).champion_id,
             golden_set_id=golden,
             golden_look=1,
             target_heads=["objects"],

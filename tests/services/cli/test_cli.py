@@ -9,10 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from engine.domain.refusals import Invalid
+from engine.domain.refusals import Invalid, NotFound
+from engine.store.projects import ensure_default
+from engine.store.tables.access import Project
+from engine.store.tables.metadata import new_id
+from engine.store.tables.work import Job
 from services.cli.app import app
 from services.settings import system_environment
 
@@ -110,6 +116,37 @@ def test_an_administrator_makes_lists_and_revokes(here: Callable[..., str]) -> N
     listed = json.loads(here("devices", "list", "--json"))
     assert [(row["name"], row["revoked_at"] is None) for row in listed] == [("van-1", False)]
     assert "secret" not in here("tokens", "list", "--json")
+
+
+def test_a_typing_error_in_a_filter_is_one(here: Callable[..., str]) -> None:
+    here("tokens", "create", "ada", "--scope", "admin")
+    assert json.loads(here("jobs", "list", "--state", "dead", "--kind", "score", "--json")) == []
+    for wrong in ("jobs list --state daed", "jobs list --kind scoer", "queue --state opn"):
+        done = CliRunner().invoke(app, wrong.split())
+        assert done.exit_code == 2
+        assert wrong.split()[-1] in done.output
+
+
+def test_a_dead_job_is_retried_within_its_project(here: Callable[..., str], database_engine: Engine) -> None:
+    here("tokens", "create", "ada", "--scope", "admin")
+    with Session(database_engine) as session:
+        other = Project(id=new_id(), name="other")
+        session.add(other)
+        session.flush()
+        ours, theirs = (
+            Job(
+                id=new_id(), project_id=project_id, kind="score", subject_id=new_id(), dedupe_key=str(new_id()),
+                payload={}, state="dead", resource_class="cpu", max_attempts=1,
+            )
+            for project_id in (ensure_default(session).id, other.id)
+        )  # fmt: skip
+        session.add_all([ours, theirs])
+        session.commit()
+        assert "is due again" in here("jobs", "retry", str(ours.id))
+        with pytest.raises(NotFound, match="there is no job"):
+            here("jobs", "retry", str(theirs.id))
+        session.expire_all()
+        assert (ours.state, theirs.state) == ("due", "dead")
 
 
 def test_status_of_an_empty_project_is_whole(here: Callable[..., str]) -> None:

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from engine.domain.answers import Answer, encode_runs
 from engine.domain.ontology import Head, Kind, LabelTool
 from engine.evidence.statistic import metric, statistic
-from engine.evidence.subject_statistics.dense_scalar import dense_array, rmse
+from engine.evidence.subject_statistics.dense_scalar import dense_array
 
 AREA = Head("area", Kind.MASK, ("road", "kerb"))
 DEPTH = Head("depth", Kind.DENSE_SCALAR, label_tool=LabelTool.MACHINE, unit="m")
@@ -80,7 +80,6 @@ def test_depth_without_truth_counts_nowhere_and_without_prediction_as_wrong() ->
     one = statistic(DEPTH, said, truth)
     assert one["count"] == [2]
     assert one["relative"] == pytest.approx([0.1 + 1.0])
-    assert rmse([one], np.ones((1, 1)))[0] == pytest.approx(((1 + 400) / 2) ** 0.5)
     assert metric(DEPTH, [statistic(DEPTH, None, truth)]) == 1.0
     assert np.isnan(metric(DEPTH, [statistic(DEPTH, said, dense(Kind.DENSE_SCALAR, [[np.nan] * 4]))]))
 
