@@ -46,7 +46,7 @@ SETTINGS = {
         "batch_size": 12,
         "learning_rate_scratch": 3e-3,
         "learning_rate_warm": 1.5e-3,
-        "steps_scratch": 300,
+        "steps_scratch": 400,
         "steps_warm": 200,
         "checkpoint_every": 50,
         "threads": 1,

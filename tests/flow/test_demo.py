@@ -66,7 +66,10 @@ def test_the_loop_turns_and_goes_on_where_it_was(
     (row,) = first["turns"]
     assert row["chosen"] == 6
     assert 0 < row["labels"] <= 6
-    assert set(row["metrics"]) == {"driveable", "lanes", "depth", "objects", "signs"}
+    assert set(first["seed"]["metrics"]) == {"driveable", "lanes", "depth", "objects", "signs"}
+    assert set(row["metrics"]) == {"lanes"}  # the target; without measured noise no other head has a margin
+    assert row["verdict"] == "refused"
+    assert "the noise between seeds was not measured" in shown
     assert {"ingest", "score", "select", "label", "freeze", "train", "judge"} <= set(row["seconds"])
     assert "make up" in shown
     assert stack.state.api_url in shown

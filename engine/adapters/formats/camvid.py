@@ -27,8 +27,7 @@ from engine.ports import Picture
 TIME_BASE = Fraction(1, 30)
 ROAD, SIGN, UNLABELLED = 3, 6, 11
 OBJECT_CLASSES = {"car": 8, "pedestrian": 9, "bicyclist": 10}
-OBJECT_PIXELS = 100  # smaller components are crumbs of occluded or far objects: ignored, neither right nor wrong
-SIGN_PIXELS = 30
+LEAST_PIXELS = 100  # smaller components are crumbs of occluded or far things: ignored, neither right nor wrong
 FRAMES_PER_CLIP = 10
 
 # CamVid gives no date. Times within a drive are its own; the day is this one for all.
@@ -58,8 +57,8 @@ class CamVidFrame:
             raise CamVidError(f"{self.mask} holds index {indices.max()}: CamVid's classes end at {UNLABELLED}")
         return {
             "driveable": driveable_answer(indices),
-            "objects": boxes_answer(indices, OBJECT_CLASSES, OBJECT_PIXELS),
-            "signs": boxes_answer(indices, {"sign": SIGN}, SIGN_PIXELS),
+            "objects": boxes_answer(indices, OBJECT_CLASSES, LEAST_PIXELS),
+            "signs": boxes_answer(indices, {"sign": SIGN}, LEAST_PIXELS),
         }
 
     def rgb(self, start_pts: int = 0) -> Picture:
