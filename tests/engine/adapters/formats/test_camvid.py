@@ -45,14 +45,14 @@ def test_the_road_is_driveable_and_the_unlabelled_is_ignored() -> None:
 
 
 def test_components_become_boxes_and_crumbs_are_ignored() -> None:
-    answer = boxes_answer(street(), formats.OBJECT_CLASSES, formats.OBJECT_PIXELS)
+    answer = boxes_answer(street(), formats.OBJECT_CLASSES, formats.LEAST_PIXELS)
     check_answer(camvid_ontology().head("objects"), answer)
     assert answer.value["objects"] == [{"id": "car-0", "class": "car", "box": [4 / 48, 10 / 36, 16 / 48, 22 / 36]}]
     assert answer.value["ignore"] == [[30 / 48, 10 / 36, 34 / 48, 15 / 36]]
 
 
 def test_an_empty_street_has_an_empty_answer() -> None:
-    answer = boxes_answer(np.zeros((36, 48), np.uint8), formats.OBJECT_CLASSES, formats.OBJECT_PIXELS)
+    answer = boxes_answer(np.zeros((36, 48), np.uint8), formats.OBJECT_CLASSES, formats.LEAST_PIXELS)
     assert answer.value == {"objects": [], "ignore": []}
 
 
