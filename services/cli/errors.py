@@ -15,6 +15,7 @@ def mendable(error: Exception) -> str | None:
     from engine.ports import MediaRejected
     from services.cli.reach import NotReachable
     from services.demo.turns import TurnFailed
+    from services.local.refusals import CannotStart
     from services.local.state import AlreadyRunning
     from services.local.supervisor import StartFailed
     from services.uplink import UplinkError
@@ -30,6 +31,7 @@ def mendable(error: Exception) -> str | None:
         NotReachable
         | AlreadyRunning
         | StartFailed
+        | CannotStart
         | OntologyError
         | MediaRejected
         | ValidationError

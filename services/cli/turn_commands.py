@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from services.settings import Settings
+
+
+def _demo_settings(**defaults: object) -> Settings:
+    """The settings, with a free port wherever a port is not set and its default is taken: a demo says where it is."""
+    from services.local.ports import is_free
+    from services.settings import Settings
+
+    settings = Settings()
+    if settings.label_studio_url is None and not is_free(settings.label_studio_host, settings.label_studio_port):
+        defaults["label_studio_port"] = 0
+    if not is_free(settings.api_host, settings.api_port):
+        defaults["api_port"] = 0
+    unset = {name: value for name, value in defaults.items() if name not in settings.model_fields_set}
+    return settings.with_values(**unset)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,12 +43,11 @@ def demo(
     from services.cli.output import err
     from services.demo import simulated
     from services.local.stack import start_local
-    from services.settings import Settings
     from services.wiring import opened
 
     err.print("[bold]Longtail demo[/]: starting everything on this machine", highlight=False)
     with (
-        start_local(Settings(), on_event=print_event, later=("label-studio",)) as stack,
+        start_local(_demo_settings(), on_event=print_event, later=("label-studio",)) as stack,
         opened(stack.settings) as wiring,
     ):
         code = simulated.run(stack, wiring, err, turns)
@@ -49,12 +65,9 @@ def demo_real(
     from services.cli.output import err
     from services.demo import real
     from services.local.stack import start_local
-    from services.settings import Settings
     from services.wiring import opened
 
-    settings = Settings()
-    if "data_dir" not in settings.model_fields_set:
-        settings = settings.with_values(data_dir=Path(".longtail-real"))
+    settings = _demo_settings(data_dir=Path(".longtail-real"))
     drives = real.Drives(*(tuple(filter(None, names.split(","))) for names in (seed, pool, golden)))
     err.print("[bold]Longtail on real driving[/]: starting everything on this machine", highlight=False)
     with (

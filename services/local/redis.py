@@ -13,6 +13,8 @@ from pathlib import Path
 
 import redis
 
+from services.local.refusals import CannotStart
+
 
 @dataclass(frozen=True)
 class RedisServer:
@@ -76,4 +78,4 @@ def redis_program() -> str:
         packaged = Path(found.origin).parent / "bin" / "redis-server"
         if packaged.exists():
             return str(packaged)
-    raise RuntimeError("no redis-server: run `make setup`, install Redis, or set LONGTAIL_REDIS_URL")
+    raise CannotStart("no redis-server: run `make setup`, install Redis, or set LONGTAIL_REDIS_URL")

@@ -19,6 +19,7 @@ from services.local.label_studio import LabelStudioServer
 from services.local.ports import chosen_port
 from services.local.postgres import PostgresServer, postgres_binaries
 from services.local.redis import RedisServer
+from services.local.refusals import CannotStart
 from services.local.roles import (
     ALL_ROLES,
     LABEL_STUDIO,
@@ -62,7 +63,7 @@ def start_local(
     """Run these roles for the length of the `with` block; those named in `later` are started and not waited for.
 
     A PostgreSQL, Redis or Label Studio whose URL the settings name is the operator's, and is used in place of one of
-    ours. Raises AlreadyRunning, StartFailed, or RuntimeError with what to do about it.
+    ours. Raises AlreadyRunning, StartFailed, or CannotStart with what to do about it.
     """
     unknown = set(roles) - set(ALL_ROLES)
     if unknown:
@@ -149,7 +150,7 @@ def _plan(settings: Settings, roles: Collection[str]) -> tuple[Settings, list[li
     label_studio = None
     if settings.label_studio_url is None and LABEL_STUDIO in roles:
         if settings.database_url is not None:
-            raise RuntimeError(
+            raise CannotStart(
                 "Label Studio can't be started here on a database of yours: run it yourself and set "
                 "LONGTAIL_LABEL_STUDIO_URL and LONGTAIL_LABEL_STUDIO_TOKEN, or unset LONGTAIL_DATABASE_URL"
             )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from services.local.refusals import CannotStart
+
 # A system user made for this comes first; every Linux has the other one.
 CANDIDATES = ("longtail", "nobody")
 
@@ -60,7 +62,7 @@ def unprivileged_account() -> Account:
         except KeyError:
             continue
         return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, switched=True)
-    raise RuntimeError(
+    raise CannotStart(
         "PostgreSQL can't run as root, and there is no user to run it as: make one with `useradd --system longtail`"
     )
 
@@ -72,6 +74,4 @@ def run_as(account: Account, command: list[str], environment: dict[str, str]) ->
         command, env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, **switch
     )
     if done.returncode != 0:
-        raise RuntimeError(
-            f"{Path(command[0]).name} failed ({done.returncode}): {(done.stderr or done.stdout).strip()}"
-        )
+        raise CannotStart(f"{Path(command[0]).name} failed ({done.returncode}): {(done.stderr or done.stdout).strip()}")

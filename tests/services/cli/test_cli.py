@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -155,3 +156,14 @@ def test_status_of_an_empty_project_is_whole(here: Callable[..., str]) -> None:
     assert document["clips"] == {}
     assert document["stuck"] == []
     assert "clips" in here("status")
+
+
+def test_a_taken_port_is_one_line_that_names_the_setting(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = longtail("demo", LONGTAIL_DATA_DIR=str(tmp_path / "data"), LONGTAIL_LABEL_STUDIO_PORT=port)
+    assert done.returncode == 1
+    assert "LONGTAIL_LABEL_STUDIO_PORT" in done.stderr
+    assert "Traceback" not in done.stderr
