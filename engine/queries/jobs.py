@@ -21,8 +21,9 @@ def listing(
     kind: str | None = None,
     state: str | None = None,
     subject_id: uuid.UUID | None = None,
+    routine: bool = True,
 ) -> list[dict[str, Any]]:
-    """Jobs, the newest first."""
+    """Jobs, the newest first; without `routine`, those that a schedule made and that went well are left out."""
     query = of_project(Job, project_id)
     if kind is not None:
         query = query.where(Job.kind == kind)
@@ -30,6 +31,8 @@ def listing(
         query = query.where(Job.state == state)
     if subject_id is not None:
         query = query.where(Job.subject_id == subject_id)
+    if not routine:
+        query = query.where(~(Job.dedupe_key.startswith("schedule:") & (Job.state == "done")))
     return [record(row[0]) for row in page(session, query, Job.id, limit, after, newest_first=True)]
 
 

@@ -28,6 +28,9 @@ def list_jobs(
         str | None, typer.Option(callback=_known, help=f"Only those of this kind: {', '.join(JOB_KINDS)}.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = 30,
+    routine: Annotated[
+        bool, typer.Option("--all", help="Also those that a schedule makes every few seconds and that went well.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
@@ -36,7 +39,7 @@ def list_jobs(
     from services.cli.reach import project_id, reached
 
     with reached() as wiring, wiring.database.read() as session:
-        rows = jobs.listing(session, project_id(session), limit=limit, state=state, kind=kind)
+        rows = jobs.listing(session, project_id(session), limit=limit, state=state, kind=kind, routine=routine)
     columns = ["id", "kind", "state", "attempt", "created_at", "last_error"]
     output.show(rows, columns, "Jobs", as_json)
 

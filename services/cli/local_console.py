@@ -20,6 +20,12 @@ def print_event(event: Event) -> None:
     err.print(f"  [{style}]{event.kind:<10}[/] {event.role}{seconds} [dim]{event.detail}[/]", highlight=False)
 
 
+def print_watch(stack: LocalStack) -> None:
+    """Where a demo can be watched while it runs."""
+    state = stack.state
+    err.print(f"\nWatch it at {state.api_url}, signed in with {state.admin_token}", highlight=False, soft_wrap=True)
+
+
 def announce(stack: LocalStack) -> None:
     """Where to look."""
     state = stack.state

@@ -20,6 +20,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(ingest)
     app.add_typer(imports, name="import")
     app.command()(queue)
+    app.command()(models)
     app.command("golden")(golden)
     app.command()(retrain)
     app.command()(judge)
@@ -75,6 +76,21 @@ def queue(
         rows = view.listing(session, project_id(session), limit=limit, state=state, campaign=campaign)
     shown = rows if as_json else [{**row, "reason": _reason(row["reason"], row["arm"])} for row in rows]
     output.show(shown, ["id", "campaign", "arm", "state", "priority", "heads", "reason"], "Label queue", as_json)
+
+
+def models(
+    line: Annotated[str | None, typer.Option(help="Only this line's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The first so many.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List model versions with the ids that `judge` and `promote` take, and which is champion."""
+    from engine.queries import models as view
+    from services.cli import output
+    from services.cli.reach import project_id, reached
+
+    with reached() as wiring, wiring.database.read() as session:
+        rows = view.versions(session, project_id(session), limit, line=line)
+    output.show(rows, ["id", "line", "number", "origin", "is_champion", "created_at", "note"], "Models", as_json)
 
 
 def golden(

@@ -53,7 +53,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
 
 
 def api() -> None:
-    """Serve the REST API and the pages in this process. Needs LONGTAIL_DATABASE_URL; `longtail up` sets it."""
+    """Serve the REST API and the pages in this process, on LONGTAIL_DATABASE_URL or what `longtail up` runs here."""
     from services.api.serve import serve
     from services.cli.reach import running_settings
     from services.log import set_up
@@ -66,7 +66,7 @@ def api() -> None:
 def worker(
     queue: Annotated[Queue, typer.Argument(help="Which of the queues this process serves.")],
 ) -> None:
-    """Work on one queue in this process. Needs LONGTAIL_DATABASE_URL and LONGTAIL_REDIS_URL; `longtail up` sets them.
+    """Work on one queue in this process: of LONGTAIL_DATABASE_URL and LONGTAIL_REDIS_URL, or of what runs here.
 
     Run as many as you like, on as many machines: rows are the jobs, so none is done twice or lost.
     """

@@ -48,11 +48,13 @@ def show_status(document: Mapping[str, Any]) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name in ("clips", "frames", "queue", "tasks", "labels", "datasets", "runs", "gate"):
-        table.add_row(name, _cell(document[name]) or "none")
+        more = f", {document['golden_clips']} of them golden" if name == "clips" and document["golden_clips"] else ""
+        table.add_row(name, (_cell(document[name]) or "none") + more)
     for line in document["lines"]:
         champion = f"champion v{line['champion']}" if line["champion"] else "no champion yet"
         running = line["running"]
-        training = f", training {_cell(running['progress'].get('step'))} steps in" if running else ""
+        progress = running["progress"] if running else {}
+        training = f", training {progress.get('step', 0)} of {progress.get('steps', '?')} steps" if running else ""
         table.add_row(f"line {line['name']}", f"{champion}, {line['versions']} versions{training}")
     for job in document["jobs"]:
         if job["states"]:

@@ -39,7 +39,7 @@ def demo(
     Everything it needs runs on this machine while it lasts, and its data stays in LONGTAIL_DATA_DIR (.longtail). Run it
     again and the loop goes on from there. Its last line is JSON.
     """
-    from services.cli.local_console import print_event
+    from services.cli.local_console import print_event, print_watch
     from services.cli.output import err
     from services.demo import simulated
     from services.local.stack import start_local
@@ -50,6 +50,7 @@ def demo(
         start_local(_demo_settings(), on_event=print_event, later=("label-studio",)) as stack,
         opened(stack.settings) as wiring,
     ):
+        print_watch(stack)
         code = simulated.run(stack, wiring, err, turns)
     raise typer.Exit(code)
 
@@ -61,18 +62,21 @@ def demo_real(
     golden: Annotated[str, typer.Option(help="The drives that the gate judges on.")] = "0006R0",
 ) -> None:
     """Turn the loop twice on real driving (CamVid). Its data stays in LONGTAIL_DATA_DIR (.longtail-real). JSON last."""
-    from services.cli.local_console import print_event
+    from services.cli.local_console import print_event, print_watch
     from services.cli.output import err
     from services.demo import real
+    from services.importing import camvid_drives
     from services.local.stack import start_local
     from services.wiring import opened
 
     settings = _demo_settings(data_dir=Path(".longtail-real"))
+    camvid_drives(data)  # raises at once where this is no CamVid folder
     drives = real.Drives(*(tuple(filter(None, names.split(","))) for names in (seed, pool, golden)))
     err.print("[bold]Longtail on real driving[/]: starting everything on this machine", highlight=False)
     with (
         start_local(settings, on_event=print_event, later=("label-studio",)) as stack,
         opened(stack.settings) as wiring,
     ):
+        print_watch(stack)
         code = real.run(stack, wiring, err, data, drives)
     raise typer.Exit(code)

@@ -23,7 +23,7 @@ from engine.store import evidence
 from engine.store.blobs import sha256_of
 from engine.store.tables.models import GoldenEvidence, ModelLine, ModelVersion
 from services.demo import report, spoiled
-from services.demo.credentials import credentials
+from services.demo.credentials import Credentials, credentials
 from services.demo.progress import Progress
 from services.demo.turns import Loop, Turn, TurnFailed
 from services.importing import camvid_drives, send_camvid_clip, send_camvid_labels
@@ -123,7 +123,7 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives:
             turn.clips = len(arriving)
             loop.wait_scored(turn)
             campaign = loop.choose(turn, HEADS, BATCH, priority=number)
-            _label(stack, loop, turn, campaign, MaskBook(everything), progress)
+            _label(stack, keys, loop, turn, campaign, MaskBook(everything), progress)
             loop.retrain(turn, TARGETS, seed=number)
             done.append(turn)
             report.print_turn(console, turn)
@@ -156,11 +156,13 @@ def _seed(loop: Loop, uplink: Uplink, data: Path, drives: Drives, turn: Turn, pr
     loop.retrain(turn, [], start="scratch", seed=100, noise_seeds=NOISE_SEEDS)
 
 
-def _label(stack: LocalStack, loop: Loop, turn: Turn, campaign: Any, book: MaskBook, progress: Progress) -> None:
+def _label(
+    stack: LocalStack, keys: Credentials, loop: Loop, turn: Turn, campaign: Any, book: MaskBook, progress: Progress
+) -> None:
     with progress.stage(turn, "tool", "Label Studio is ready"):
         stack.wait_for("label-studio")
     state = stack.state
-    token = sign_up(state.label_studio_url, state.label_studio_token, "careful@labelers.example", "labeler-careful-pw")
+    token = sign_up(state.label_studio_url, state.label_studio_token, "careful@labelers.example", keys.labeler_password)
     truth_for, persona = book.truth_for, PERSONAS["exact"]
     with Annotator(
         state.label_studio_url, token, camvid_ontology(), truth_for, persona, skip_unknown=True

@@ -20,13 +20,15 @@ def print_turn(console: Console, turn: Turn) -> None:
     console.print()
     title = f"{turn.name}: dataset v{turn.dataset} → model v{turn.challenger}"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", pad_edge=False)
-    for column in ("head", "metric", "champion", "challenger", "better by, 90% interval", "had to show", ""):
+    for column in ("head", "metric", "champion", "challenger", "better by, 90% interval", "had to show", "held"):
         table.add_column(column, justify="right" if column in ("champion", "challenger") else "left")
     for head, row in turn.metrics.items():
         table.add_row(*_cells(head, row, head in turn.targets))
     console.print(f"  clips in {turn.clips}   pool {turn.frames} frames   " + _chosen(turn), highlight=False)
     console.print(f"  labelled {turn.labels} frames, {turn.skipped} skipped or unusable", highlight=False)
     console.print(table)
+    if turn.targets:
+        console.print("  ★ declared before the training: it has to get better", style="dim")
     passed = turn.verdict == "passed"
     verdict = "[bold green]promoted[/]" if passed else "[bold red]refused[/]"
     scope = f" ({turn.scope})" if turn.scope != "golden set" else ""

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from services.demo import report, spoiled
-from services.demo.credentials import credentials
+from services.demo.credentials import Credentials, credentials
 from services.demo.progress import Progress, Stage
 from services.demo.turns import Loop, Turn, TurnFailed
 from services.local.stack import LocalStack
@@ -95,7 +95,7 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, turns: int = 3, sca
         for number in range(first, first + turns):
             turn = Turn(f"turn {number}")
             console.print(f"\n[bold]Turn {number}[/]")
-            _turn(stack, loop, fleet, turn, number, progress, scale)
+            _turn(stack, loop, fleet, keys, turn, number, progress, scale)
             done.append(turn)
             report.print_turn(console, turn)
         console.print("\n[bold]A spoiled model[/]: trained on shuffled labels, registered as made elsewhere.")
@@ -122,7 +122,14 @@ def _seed(loop: Loop, fleet: Fleet, turn: Turn, progress: Progress, scale: Scale
 
 
 def _turn(
-    stack: LocalStack, loop: Loop, fleet: Fleet, turn: Turn, number: int, progress: Progress, scale: Scale
+    stack: LocalStack,
+    loop: Loop,
+    fleet: Fleet,
+    keys: Credentials,
+    turn: Turn,
+    number: int,
+    progress: Progress,
+    scale: Scale,
 ) -> None:
     with progress.stage(turn, "ingest", "the fleet sends what it recorded") as stage:
         posted = _post(fleet, scale.drives(number), stage)
@@ -135,7 +142,7 @@ def _turn(
     loop.wait_scored(turn)
     campaign = loop.choose(turn, HEADS, scale.batch, priority=number)
     seen = [drive for earlier in range(number + 1) for drive in scale.drives(earlier)]
-    annotators = _annotators(stack, seen, progress, turn)
+    annotators = _annotators(stack, keys, seen, progress, turn)
     try:
         loop.label(turn, campaign, lambda project: _work(annotators, project))
     finally:
@@ -154,14 +161,16 @@ def _post(fleet: Fleet, drives: Sequence[Drive], stage: Stage) -> list[PostedCli
     return posted
 
 
-def _annotators(stack: LocalStack, drives: Sequence[Drive], progress: Progress, turn: Turn) -> list[Annotator]:
+def _annotators(
+    stack: LocalStack, keys: Credentials, drives: Sequence[Drive], progress: Progress, turn: Turn
+) -> list[Annotator]:
     """The labelers, each with an account of their own; Label Studio is waited for if it is still starting."""
     with progress.stage(turn, "tool", "Label Studio is ready"):
         stack.wait_for("label-studio")
     book = TruthBook(drives)
     state = stack.state
     tokens = [
-        sign_up(state.label_studio_url, state.label_studio_token, f"{name}@labelers.example", f"labeler-{name}-pw")
+        sign_up(state.label_studio_url, state.label_studio_token, f"{name}@labelers.example", keys.labeler_password)
         for name in LABELERS
     ]
     return [

@@ -41,6 +41,7 @@ def jobs(
             after=after,
             kind=kind or None,
             state=state or None,
+            routine=state == "done",
         )
     shown = found[:JOBS]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -51,6 +51,8 @@ def queue(
     wanted = Wanted({"": "queued", "all": None}.get(state, state), campaign or None, arm or None, head or None)
     project_id = who.principal.project_id
     with who.wiring.database.read() as session:
+        if not state and not queue_cards.counts_by_state(session, project_id, wanted).get("queued"):
+            state, wanted = "all", replace(wanted, state=None)  # nothing waits: show what there is
         found = queue_cards.cards(session, project_id, wanted, CARDS + 1, _place(after))
         counts = queue_cards.counts_by_state(session, project_id, wanted)
         choices = queue_cards.choices(session, project_id)

@@ -138,8 +138,9 @@ const Overlay = (() => {
     to.shadowColor = "#000";
     to.shadowBlur = 3;
     const unit = head.unit ? ` ${head.unit}` : "";
-    to.fillText(head.low.toPrecision(2), left, top + 9);
-    const end = head.high.toPrecision(2) + unit;
+    const short = (value) => (Math.abs(value) >= 10 ? Math.round(value).toString() : value.toPrecision(2));
+    to.fillText(short(head.low), left, top + 9);
+    const end = short(head.high) + unit;
     to.fillText(end, left + wide - to.measureText(end).width, top + 9);
     to.shadowBlur = 0;
   }

@@ -122,7 +122,9 @@
     if (openDialog && !(openDialog.id === "look" && (digit || event.key === "0"))) return;
     if (digit) toggle([digit], (box) => !box.checked);
     else if (KEYS[event.key]) {
-      if (event.key !== "Enter") event.preventDefault();
+      // Enter on a link or a button is that one's own; elsewhere it must not go on to press what the key has just opened.
+      if (event.key === "Enter" && event.target.closest("a, button, summary")) return;
+      event.preventDefault();
       KEYS[event.key]();
     }
   });

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine
@@ -22,6 +23,7 @@ from engine.store.tables.metadata import new_id
 from engine.store.tables.work import Job
 from services.cli.app import app
 from services.settings import system_environment
+from services.wiring import Undispatched
 
 
 def longtail(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -167,3 +169,24 @@ def test_a_taken_port_is_one_line_that_names_the_setting(tmp_path: Path) -> None
     assert done.returncode == 1
     assert "LONGTAIL_LABEL_STUDIO_PORT" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_jobs_that_a_schedule_makes_and_that_went_well_are_left_out(
+    here: Callable[..., str], database_url: str
+) -> None:
+    here("tokens", "create", "ada", "--scope", "admin")
+    engine = connect(database_url)
+    with Database(engine, Undispatched()).unit() as unit:
+        project = ensure_default(unit.session).id
+        for key, state in (("schedule:a", "done"), ("schedule:b", "due"), ("score:c", "done")):
+            job = ledger.enqueue(unit, kind="score", project_id=project, subject_id=uuid4(), dedupe_key=key)
+            unit.session.execute(update(Job).where(Job.id == job).values(state=state))
+        unit.commit()
+    engine.dispose()
+
+    def keys(*more: str) -> set[str]:
+        return {row["dedupe_key"] for row in json.loads(here("jobs", "list", "--json", *more))}
+
+    assert keys() == {"schedule:b", "score:c"}
+    assert keys("--all") == {"schedule:a", "schedule:b", "score:c"}
+    assert json.loads(here("models", "--json")) == []

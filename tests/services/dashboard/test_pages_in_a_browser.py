@@ -169,6 +169,13 @@ def test_a_picture_large_with_its_overlay(visit):
     assert image["width"] > 900
     visit.keyboard.press("Escape")
     assert not visit.locator("#look").is_visible()
+    # The same by keys, on a card that has the focus: the key that opens it must not press its Close button too.
+    visit.reload()
+    visit.keyboard.press("j")
+    visit.keyboard.press("Enter")
+    visit.wait_for_selector("#look img", state="visible")
+    visit.wait_for_timeout(200)
+    assert visit.locator("#look").is_visible()
 
 
 def test_the_loop_keeps_itself_up_to_date(full_site, visit):
