@@ -11,16 +11,19 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from engine.domain.refusals import Invalid, NotFound
+from engine.jobs import ledger
+from engine.store.database import connect
 from engine.store.projects import ensure_default
 from engine.store.tables.access import Project
 from engine.store.tables.metadata import new_id
 from engine.store.tables.work import Job
+from engine.store.unit_of_work import Database
 from services.cli.app import app
 from services.settings import system_environment
 from services.wiring import Undispatched
@@ -171,9 +174,7 @@ def test_a_taken_port_is_one_line_that_names_the_setting(tmp_path: Path) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_jobs_that_a_schedule_makes_and_that_went_well_are_left_out(
-    here: Callable[..., str], database_url: str
-) -> None:
+def test_routine_jobs_that_went_well_are_left_out(here: Callable[..., str], database_url: str) -> None:
     here("tokens", "create", "ada", "--scope", "admin")
     engine = connect(database_url)
     with Database(engine, Undispatched()).unit() as unit:
