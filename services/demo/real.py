@@ -44,10 +44,8 @@ SETTINGS = {
         "height": 144,
         "width": 192,
         "batch_size": 12,
-        "learning_rate_scratch": 3e-3,
-        "learning_rate_warm": 1.5e-3,
-        "steps_scratch": 400,
-        "steps_warm": 200,
+        "learning_rate_scratch": 4e-3,
+        "steps_scratch": 300,
         "checkpoint_every": 50,
         "threads": 1,
     },
@@ -60,7 +58,7 @@ SETTINGS = {
         }
     ],
 }
-NOISE_SEEDS = (101, 102)
+NOISE_SEEDS = (101,)
 SPOILED_STEPS = 60
 
 
@@ -124,7 +122,8 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives:
             loop.wait_scored(turn)
             campaign = loop.choose(turn, HEADS, BATCH, priority=number)
             _label(stack, keys, loop, turn, campaign, MaskBook(everything), progress)
-            loop.retrain(turn, TARGETS, seed=number)
+            # From dusk to daylight the champion's weights are a poor start: warm, two turns ended at 0.85 road IoU.
+            loop.retrain(turn, TARGETS, start="scratch", seed=number)
             done.append(turn)
             report.print_turn(console, turn)
         console.print("\n[bold]A spoiled model[/]: trained on shuffled labels, registered as made elsewhere.")
