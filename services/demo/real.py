@@ -108,7 +108,7 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives:
             report.print_turn(console, seed)
             if seed.verdict != "passed":
                 raise TurnFailed(f"there is no first champion, the gate refused it: {'; '.join(seed.why)}")
-        arrivals = [pool[: len(pool) // 2], pool[len(pool) // 2 :]]
+        arrivals = [pool[::2], pool[1::2]]  # every other clip: each turn sees the whole of the drive
         first = loop.turns_so_far() + 1
         for number in range(first, first + TURNS):
             turn = Turn(f"turn {number}")
