@@ -25,10 +25,10 @@ from engine.store.tables.models import GoldenEvidence, ModelLine, ModelVersion
 from services.demo import report, spoiled
 from services.demo.credentials import Credentials, credentials
 from services.demo.progress import Progress
-from services.demo.turns import Loop, Turn, TurnFailed
+from services.demo.turns import Loop, Turn, require_champion
 from services.importing import camvid_drives, send_camvid_clip, send_camvid_labels
 from services.local.stack import LocalStack
-from services.simulation.annotator import PERSONAS, Annotator, label_together
+from services.simulation.annotator import PERSONAS, Annotator, work_through
 from services.simulation.sign_up import sign_up
 from services.uplink import Uplink
 from services.wiring import Wiring
@@ -107,8 +107,7 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives:
             )
             _seed(loop, uplink, data, drives, seed, progress)
             report.print_turn(console, seed)
-            if seed.verdict != "passed":
-                raise TurnFailed(f"there is no first champion, the gate refused it: {'; '.join(seed.why)}")
+            require_champion(seed)
         arrivals = [pool[::2], pool[1::2]]  # every other clip: each turn sees the whole of the drive
         first = loop.turns_so_far() + 1
         for number in range(first, first + TURNS):
@@ -174,12 +173,7 @@ def _label(
     with Annotator(
         state.label_studio_url, token, camvid_ontology(), truth_for, persona, skip_unknown=True
     ) as annotator:
-
-        def work(project: int) -> int:
-            done = label_together([annotator], project)
-            return sum(each.submitted + each.skipped for each in done.values())
-
-        loop.label(turn, campaign, work)
+        loop.label(turn, campaign, lambda project: work_through([annotator], project))
 
 
 def _quality(loop: Loop, number: int) -> dict[str, Any]:

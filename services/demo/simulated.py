@@ -17,9 +17,9 @@ from rich.console import Console
 from services.demo import report, spoiled
 from services.demo.credentials import Credentials, credentials
 from services.demo.progress import Progress, Stage
-from services.demo.turns import Loop, Turn, TurnFailed
+from services.demo.turns import Loop, Turn, require_champion
 from services.local.stack import LocalStack
-from services.simulation.annotator import PERSONAS, Annotator, label_together
+from services.simulation.annotator import PERSONAS, Annotator, work_through
 from services.simulation.drive import Drive, TruthBook, plan_drives
 from services.simulation.fleet import Fleet, PostedClip, with_lidar
 from services.simulation.sign_up import sign_up
@@ -89,8 +89,7 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, turns: int = 3, sca
             console.print("\n[bold]Seed[/]: daylight drives, labelled by the simulator; a golden set with the tail.")
             _seed(loop, fleet, seed, progress, scale)
             report.print_turn(console, seed)
-            if seed.verdict != "passed":
-                raise TurnFailed(f"there is no first champion, the gate refused it: {'; '.join(seed.why)}")
+            require_champion(seed)
         first = loop.turns_so_far() + 1
         for number in range(first, first + turns):
             turn = Turn(f"turn {number}")
@@ -144,7 +143,7 @@ def _turn(
     seen = [drive for earlier in range(number + 1) for drive in scale.drives(earlier)]
     annotators = _annotators(stack, keys, seen, progress, turn)
     try:
-        loop.label(turn, campaign, lambda project: _work(annotators, project))
+        loop.label(turn, campaign, lambda project: work_through(annotators, project))
     finally:
         for annotator in annotators:
             annotator.close()
@@ -177,8 +176,3 @@ def _annotators(
         Annotator(state.label_studio_url, token, driving_ontology(), book.truth_for, PERSONAS[name], skip_unknown=True)
         for name, token in zip(LABELERS, tokens, strict=True)
     ]
-
-
-def _work(annotators: Sequence[Annotator], project: int) -> int:
-    done = label_together(annotators, project)
-    return sum(each.submitted + each.skipped for each in done.values())

@@ -74,6 +74,12 @@ class Turn:
         }
 
 
+def require_champion(seed: Turn) -> None:
+    """Raises TurnFailed where the gate refused the seed's model: without a champion nothing can be scored."""
+    if seed.verdict != "passed":
+        raise TurnFailed(f"there is no first champion, the gate refused it: {'; '.join(seed.why)}")
+
+
 class Loop:
     """A model line and what turns it."""
 

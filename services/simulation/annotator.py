@@ -227,6 +227,12 @@ def label_together(annotators: Sequence[Annotator], project: int, *, limit: int 
     return done
 
 
+def work_through(annotators: Sequence[Annotator], project: int) -> int:
+    """Let them share the project's open tasks; returns how many they submitted or skipped."""
+    done = label_together(annotators, project)
+    return sum(each.submitted + each.skipped for each in done.values())
+
+
 def err(head: Head, truth: Answer, persona: Persona, rng: np.random.Generator) -> Answer:
     """What a persona says where `truth` is the truth. Attributes that nobody can draw (velocity) are left out."""
     if head.kind is Kind.BOXES:
