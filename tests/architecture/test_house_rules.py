@@ -15,7 +15,7 @@ LONGEST = 400
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc", "manager", "managers"}
 # Hosts of registries; homes and working folders, but not the folders that every system has. Put together from parts, so
 # that this file names none itself.
-REGISTRIES = ("pypi", "pythonhosted", "npmjs", "debian", "download.pytorch")
+REGISTRIES = ("pypi", "pythonhosted", "npmjs", "debian", "pytorch")
 FOLDERS = ("work", "farm", "workspace", "root", r"home/\w+", r"Users/\w+", r"mnt/\w+")
 OF_ONE_PLACE = re.compile(
     r"(?:^|[\s/@.\"'=])(?:" + "|".join(map(re.escape, REGISTRIES)) + r")\.(?:org|com|net)\b"
