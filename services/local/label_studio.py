@@ -77,11 +77,7 @@ class LabelStudioServer:
         }
 
     def is_ready(self) -> bool:
-        """Whether the server answers its health check.
-
-        The first answer waits until all is loaded. One question at a time: those that come in meanwhile, in threads of
-        their own, can leave Label Studio without its signal handlers.
-        """
+        """Whether the server answers its health check. The first answer waits until all is loaded."""
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=60) as answer:
                 return bool(json.load(answer)["status"] == "UP")

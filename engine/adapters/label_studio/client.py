@@ -74,7 +74,9 @@ class LabelStudioBridge:
     def ensure_project(self, ontology: Ontology) -> int:
         """The project of this title with the lowest id, made if there is none.
 
-        Workers that make it at once end on the same one. Its label config follows ours only while nothing is annotated.
+        Workers that make it at once end on the same one; what the others made stays behind, empty. It isn't deleted,
+        because Label Studio drops all its signal handlers while it deletes a project, and never gets them back when it
+        deletes two at once. The label config follows ours only while nothing is annotated.
         Raises LabelToolRefused if it has annotations made under another ontology of the same name and version.
         """
         title, config = project_title(self._prefix, ontology), label_config(ontology)
@@ -82,9 +84,6 @@ class LabelStudioBridge:
         if not found:
             made = self._create_project(title, config, ontology)
             found = self._projects_titled(title) or [made]
-            if made != found[0]:
-                with tool_errors(f"removing project {made}, which another worker made before us"):
-                    self._tool.projects.delete(made, request_options=_WRITE)
         self._follow_config(found[0], config, ontology)
         return found[0]
 

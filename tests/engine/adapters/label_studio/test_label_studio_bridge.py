@@ -18,6 +18,7 @@ from engine.adapters.label_studio.results import NOT_ANSWERED, UNUSABLE, to_resu
 from engine.domain.answers import Answer, encode_runs
 from engine.domain.ontology import Head, Kind, LabelTool, Ontology
 from engine.ports import AnnotationOutcome, LabelToolRefused, LabelToolUnavailable, TaskDraft, ToolAnnotation
+from services.simulation.sign_up import sign_up
 
 pytestmark = pytest.mark.label_studio
 
@@ -137,15 +138,17 @@ def test_workers_at_once_end_on_one_project(label_studio: Server) -> None:
         ids.append(bridge.ensure_project(ONTOLOGY))
         bridge.close()
 
-    workers = [threading.Thread(target=work) for _ in range(3)]
+    workers = [threading.Thread(target=work) for _ in range(6)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     bridge = LabelStudioBridge(label_studio.url, label_studio.token, prefix)
-    assert len(ids) == 3
+    assert len(ids) == 6
     assert min(ids) == bridge.ensure_project(ONTOLOGY)
     bridge.close()
+    # Two projects deleted at once would leave the tool without its signal handlers: no new user would get a token.
+    sign_up(label_studio.url, label_studio.token, f"{secrets.token_hex(4)}@example.com", secrets.token_urlsafe(16))
 
 
 def test_the_config_follows_until_something_is_annotated(
