@@ -102,13 +102,22 @@ class Uplink:
                 continue
             if answer.is_success:
                 return answer
-            said = f"{answer.status_code}: {answer.text[:400]}"
+            said = _said(answer)
             if answer.status_code == 409:
-                raise ClipConflictError(f"POST {path} was refused, {said}")
+                raise ClipConflictError(said)
             if answer.status_code not in BUSY:
-                raise UplinkError(f"POST {path} was refused, {said}")
+                raise UplinkError(said)
             wait = min(max(wait, _retry_after(answer)), LONGEST_WAIT_S)
         raise UplinkError(f"POST {path} failed {self._attempts} times, last with {said}")
+
+
+def _said(answer: httpx.Response) -> str:
+    """What the engine said, in words: what is wrong and what to do about it, where the answer holds that."""
+    try:
+        problem = answer.json()
+        return f"{problem['detail']}: {problem['hint']} ({answer.status_code})"
+    except (ValueError, KeyError, TypeError):
+        return f"POST {answer.request.url.path} was answered with {answer.status_code}: {answer.text[:400]}"
 
 
 def label_document(clip_id: str, stream: str, pts: int, head: str, answer: Answer) -> dict[str, Any]:

@@ -101,6 +101,17 @@ def is_annotated(session: Session, task_id: uuid.UUID) -> bool:
     return bool(session.execute(query).scalar_one())
 
 
+def is_answered(session: Session, item: QueueItem) -> bool:
+    """Whether somebody has answered a task of the item: the one that it hangs on, or a further one made since."""
+    answered = exists().where(
+        LabelTask.subject_id == item.subject_id,
+        LabelTask.ontology_id == item.ontology_id,
+        or_(LabelTask.id == item.task_id, LabelTask.created_at > item.created_at),
+        annotated(),
+    )
+    return bool(session.execute(select(answered)).scalar_one())
+
+
 def add(session: Session, **columns: Any) -> LabelTask:
     """A new intent: its id is the key that its task in the label tool will carry."""
     task = LabelTask(id=new_id(), state="intended", **columns)

@@ -67,7 +67,7 @@ def prioritise(request: Request, item_id: uuid.UUID, body: PrioritiseIn, wiring:
     return get_item(request, item_id, wiring, principal)
 
 
-@router.post("/{item_id}:drop", response_model=QueueItemOut, summary="Take a queued item out")
+@router.post("/{item_id}:drop", response_model=QueueItemOut, summary="Take an item out that nobody has answered")
 def drop(request: Request, item_id: uuid.UUID, body: DropIn, wiring: Wired, principal: Writer) -> Any:
     with wiring.database.unit() as unit:
         curate.drop(unit, principal.project_id, item_id, body.reason, str(principal))

@@ -11,7 +11,6 @@ from fastapi.responses import RedirectResponse, Response
 
 from engine.queries import queue_cards
 from engine.stages import curate
-from engine.stages.restore import restore
 from engine.store.unit_of_work import UnitOfWork
 from services.dashboard.page_route import PageRoute, is_fragment
 from services.dashboard.pages.queue import card_view
@@ -74,7 +73,7 @@ def drop(
 def put_back(request: Request, item_id: uuid.UUID, who: Curator, back: Back = "/queue") -> Response:
     """Queue a dropped one again."""
     with who.wiring.database.unit() as unit:
-        restore(unit, who.principal.project_id, item_id, str(who.principal))
+        curate.restore(unit, who.principal.project_id, item_id, str(who.principal))
         unit.commit()
     return _done(request, who, item_id, back, "Back in the queue.", None)
 

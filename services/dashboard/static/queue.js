@@ -22,16 +22,16 @@
     if (at >= 0) place = at;
   });
 
-  function open(dialogId, card, act, prepare) {
-    if (!card || card.dataset.state !== "queued" || !card.querySelector("[data-drop]")) return;
+  function open(dialogId, opener, card, act, prepare) {
+    if (!card?.querySelector(opener)) return;
     const dialog = byId(dialogId), form = dialog.querySelector("form"), address = `/queue/${card.dataset.item}/${act}`;
     form.action = address;
     form.dataset.card = card.id;
     prepare(form);
     dialog.showModal();
   }
-  const openDrop = (card) => open("drop", card, "drop", (form) => { form.elements.reason.value = ""; });
-  const openPriority = (card) => open("priority", card, "priority", (form) => {
+  const openDrop = (card) => open("drop", "[data-drop]", card, "drop", (form) => { form.elements.reason.value = ""; });
+  const openPriority = (card) => open("priority", "[data-set]", card, "priority", (form) => {
     form.elements.priority.value = Number(card.dataset.priority).toFixed(4).replace(/\.?0+$/, "");
     setTimeout(() => form.elements.priority.select());
   });

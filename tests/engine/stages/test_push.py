@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 from labeling_fixtures import PERSON_HEADS, Desk, Tool
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from engine.adapters.redaction import BoxRedactor
 from engine.domain.answers import Answer
 from engine.domain.ontology import Kind, Ontology
+from engine.domain.refusals import Conflict
 from engine.ports import LabelToolUnavailable, TaskDraft
 from engine.stages import curate
 from engine.stages.drafts import worth_showing
 from engine.stages.push import lock_name
 from engine.store import advisory_lock
 from engine.store.tables.recordings import Frame
-from engine.store.tables.work import Schedule
+from engine.store.tables.work import Job, Schedule
 
 pytestmark = pytest.mark.label_studio
 
@@ -98,23 +99,54 @@ def test_a_second_campaign_is_attached_to_the_live_task(desk: Desk, tool: Tool) 
     assert desk.item(first).task_id == desk.item(second).task_id == row.id
 
 
+def drop(desk: Desk, item: uuid.UUID) -> None:
+    with desk.database.unit() as unit:
+        curate.drop(unit, desk.project_id, item, "blurred", "tester")
+        unit.commit()
+
+
 def test_a_dropped_item_takes_its_task_out_of_the_tool(desk: Desk, tool: Tool) -> None:
     items = desk.queue(desk.campaign(), [0, 1])
     desk.push(tool.bridge)
-    with desk.database.unit() as unit:
-        unit.session.get_one(type(desk.item(items[0])), items[0]).state = "dropped"
-        unit.commit()
+    drop(desk, items[0])
+    with desk.read() as session:
+        assert session.scalar(select(func.count()).where(Job.kind == "push", Job.state == "due")) == 1
     desk.push(tool.bridge)
     (left,) = tool.tasks(desk.ontology)
     assert uuid.UUID(left["data"]["key"]) == desk.item(items[1]).task_id
     assert [task.tool_task for task in desk.tasks("cancelled")] == [None]
+    with desk.database.unit() as unit:
+        curate.restore(unit, desk.project_id, items[0], "tester")
+        unit.commit()
+    desk.push(tool.bridge)
+    keys = {uuid.UUID(task["data"]["key"]) for task in tool.tasks(desk.ontology)}
+    assert keys == {desk.item(item).task_id for item in items}
+
+
+def test_a_task_that_another_item_wants_outlives_a_drop(desk: Desk, tool: Tool) -> None:
+    (first,) = desk.queue(desk.campaign("cars"), [0])
+    (second,) = desk.queue(desk.campaign("all of it"), [0])
+    desk.push(tool.bridge)
+    (before,) = tool.tasks(desk.ontology)
+    drop(desk, first)
+    desk.push(tool.bridge)
+    assert [task["id"] for task in tool.tasks(desk.ontology)] == [before["id"]]
+    assert desk.item(second).state == "open"
+
+
+def test_what_somebody_has_answered_is_not_dropped(desk: Desk, tool: Tool) -> None:
+    (item,) = desk.queue(desk.campaign(annotators=2), [0])
+    desk.push(tool.bridge)
+    tool.say(tool.tasks(desk.ontology)[1]["id"], desk.ontology, {"weather": Answer(Kind.CHOICE, {"choice": "fog"})})
+    desk.collect(tool.bridge)
+    assert desk.item(item).state == "open"
+    with pytest.raises(Conflict, match="is answered"):
+        drop(desk, item)
 
 
 def test_a_queued_item_that_is_dropped_is_never_pushed(desk: Desk, tool: Tool) -> None:
     items = desk.queue(desk.campaign(), [0, 1])
-    with desk.database.unit() as unit:
-        curate.drop(unit, desk.project_id, items[0], "not wanted", "tester")
-        unit.commit()
+    drop(desk, items[0])
     desk.push(tool.bridge)
     assert len(tool.tasks(desk.ontology)) == 1
 

@@ -110,7 +110,7 @@ def test_campaigns_and_the_queue(
     admin.post(f"/v1/queue/{items[2]}:prioritise", json={"priority": 99})
     assert admin.get("/v1/queue").json()["items"][0]["id"] == items[2]
     assert admin.post(f"/v1/queue/{items[0]}:drop", json={"reason": "blurred"}).json()["state"] == "dropped"
-    refused(admin.post(f"/v1/queue/{items[0]}:drop", json={}), 409, "not-queued")
+    refused(admin.post(f"/v1/queue/{items[0]}:drop", json={}), 409, "not-droppable")
     after_drop = admin.get(f"/v1/campaigns/{campaign}").json()
     assert (after_drop["spent"], after_drop["items"]) == (2, {"queued": 2, "dropped": 1})
     refused(admin.patch(f"/v1/campaigns/{campaign}", json={"budget": 1}), 409, "budget-spent")

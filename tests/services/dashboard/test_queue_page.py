@@ -130,14 +130,19 @@ def test_putting_back_needs_budget(full_site):
     assert "whole budget" in answer.text
 
 
-def test_an_open_item_is_left_alone(full_site):
+def test_an_open_item_is_dropped_too_and_a_labelled_one_is_not(full_site):
     fleet = full_site.fleet
     client = full_site.visitor()
-    token = token_of(client.get("/queue").text)
-    answer = client.post(f"/queue/{fleet.item_ids[9]}/drop", data={"form_token": token})
-    assert answer.status_code == 409
     page = client.get("/queue?state=open").text
     assert 'href="http://labels.example:8080/projects/1/data?task=109"' in page
+    assert page.count("data-drop>") == 2
+    token = token_of(page)
+    for item, status in ((fleet.item_ids[9], 303), (fleet.item_ids[11], 409)):
+        assert client.post(f"/queue/{item}/drop", data={"form_token": token}).status_code == status
+    with Session(full_site.engine) as session:
+        assert [session.get_one(QueueItem, fleet.item_ids[n]).state for n in (9, 11)] == ["dropped", "labelled"]
+        pushes = session.scalars(select(Job).where(Job.kind == "push", Job.state == "due")).all()
+        assert len(pushes) == 1
 
 
 def test_pictures_are_decoded_once_and_pinned_ones_come_by_a_signed_link(full_site):

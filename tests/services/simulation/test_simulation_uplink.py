@@ -65,7 +65,7 @@ def test_fleet_posts_replays_and_conflicts(uplink: Uplink) -> None:
         posted = list(fleet.post_drives(planned))
         assert [clip.replayed for clip in posted] == [False] * 6
         assert [(c.id, c.replayed) for c in fleet.post_drives(planned)] == [(c.id, True) for c in posted]
-        with pytest.raises(ClipConflictError):
+        with pytest.raises(ClipConflictError, match="give the new recording an external id of its own"):
             fleet.post_clip(planned[0], planned[0].clips[0], model_version="another")
     headers = {"Authorization": f"Bearer {uplink.key}"}
     with httpx.Client(base_url=uplink.url, headers=headers, timeout=30, trust_env=False) as client:
