@@ -28,6 +28,7 @@ class Candidate:
     """
 
     subject_id: str
+    drive_id: str
     clip_id: str
     stream: str
     capture_ns: int
@@ -40,8 +41,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Instant:
-    """A place in a clip that is labelled or queued already, so that its neighbours are redundant."""
+    """A moment of a drive that is labelled or queued already, so that its neighbours are redundant."""
 
-    clip_id: str
+    drive_id: str
     stream: str
     capture_ns: int

@@ -100,7 +100,7 @@ def choose(
     taken = {candidate.subject_id for candidate in control}
     rest = [candidate for candidate in pool if candidate.subject_id not in taken]
     # A control subject will be labelled too: its neighbours are redundant, and it is a centre.
-    busy = [*occupied, *(Instant(c.clip_id, c.stream, c.capture_ns) for c in control)]
+    busy = [*occupied, *(Instant(c.drive_id, c.stream, c.capture_ns) for c in control)]
     centres = _stack(labelled_embeddings, control)
     return choices + _chosen(
         rest, centres, size - drawn, len(choices), sorted(set(heads)), window_ns, triggers, busy, oversampling

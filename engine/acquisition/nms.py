@@ -18,7 +18,8 @@ def suppress(
 ) -> list[int]:
     """Indices of the candidates that stay, best first.
 
-    One is suppressed when a kept or `occupied` instant of the same clip and stream is less than `window_ns` away.
+    One is suppressed when a kept or `occupied` instant of the same drive and stream is less than `window_ns` away:
+    where one clip ends and the next begins, the scene goes on.
     Equal scores are broken by the lower subject id, so the answer doesn't depend on the input's order.
     Raises ValueError when lengths differ, the window is negative or a score is NaN.
     """
@@ -30,11 +31,11 @@ def suppress(
         raise ValueError("a score is NaN")
     kept_times: dict[tuple[str, str], list[int]] = defaultdict(list)
     for instant in occupied:
-        insort(kept_times[instant.clip_id, instant.stream], instant.capture_ns)
+        insort(kept_times[instant.drive_id, instant.stream], instant.capture_ns)
     kept: list[int] = []
     for index in sorted(range(len(candidates)), key=lambda i: (-scores[i], candidates[i].subject_id)):
         candidate = candidates[index]
-        times = kept_times[candidate.clip_id, candidate.stream]
+        times = kept_times[candidate.drive_id, candidate.stream]
         place = bisect_left(times, candidate.capture_ns)
         neighbours = times[max(0, place - 1) : place + 1]
         if any(abs(time - candidate.capture_ns) < window_ns for time in neighbours):

@@ -117,7 +117,7 @@ class Trigger:
         return cls(document["name"], dict(document.get("parameters", {})))
 
 
-_NOBODY = Candidate(subject_id="", clip_id="", stream="", capture_ns=0, quantiles={}, embedding=())
+_NOBODY = Candidate(subject_id="", drive_id="", clip_id="", stream="", capture_ns=0, quantiles={}, embedding=())
 
 
 def _in_unit(name: str, value: float) -> None:

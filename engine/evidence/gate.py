@@ -197,7 +197,7 @@ def _judge_head(given: GateInput, head: Head) -> tuple[list[Reason], list[Row]]:
     if not all(math.isfinite(value) for value in (interval.first, interval.second)):
         return refused(f"the metric could not be computed (challenger {interval.first}, {role} {interval.second})")
     row = _row(head, None, rule, interval, role, -margin, silent, resampled)
-    reasons.append(Reason(head.name, rule, row.passed, _sentence(row)))
+    reasons.append(_reason(given, row))
     slice_reasons, slice_rows = _judge_slices(given, head, subjects, against, key, role, margin, row)
     return reasons + slice_reasons, [row, *slice_rows]
 
@@ -324,6 +324,14 @@ def _row(
         missing=silent,
         resampled=resampled,
     )
+
+
+def _reason(given: GateInput, row: Row) -> Reason:
+    """What came of the row. A head that has still to be learnt may be waived: a line has to start somewhere."""
+    waiver = given.waived(WaiverName.UNLEARNT_HEAD, row.head)
+    if row.rule is Rule.FLOOR and not row.passed and waiver is not None:
+        return Reason(row.head, row.rule, True, f"{_sentence(row)}, waived by {waiver.by}: {waiver.why}")
+    return Reason(row.head, row.rule, row.passed, _sentence(row))
 
 
 def _sentence(row: Row) -> str:

@@ -17,11 +17,14 @@ class WaiverName(StrEnum):
 
     WITHIN_ONE_DRIVE = "within_one_drive"  # fewer split groups than it takes: clips are resampled in place of them
     RETIRED_HEAD = "retired_head"  # a head of the champion that the challenger no longer has
+    UNLEARNT_HEAD = "unlearnt_head"  # a head without a champion yet, which is no better than the dumb baseline
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """One waived rule: who answers for it, and why. `head` narrows it to one head; retired_head needs it."""
+    """One waived rule: who answers for it, and why. `head` narrows it to one head; all but
+    within_one_drive need it.
+    """
 
     name: WaiverName
     by: str
@@ -104,7 +107,7 @@ class GateInput:
     def waived(self, name: WaiverName, head: str) -> Waiver | None:
         """The waiver of this rule that holds for this head."""
         for waiver in self.waivers:
-            for_all = waiver.head is None and name is not WaiverName.RETIRED_HEAD
+            for_all = waiver.head is None and name is WaiverName.WITHIN_ONE_DRIVE
             if waiver.name is name and (for_all or waiver.head == head):
                 return waiver
         return None

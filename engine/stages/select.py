@@ -226,6 +226,7 @@ def _pool(session: Session, campaign: Campaign, line: ModelLine) -> list[Candida
     return [
         Candidate(
             subject_id=str(subject),
+            drive_id=str(clip.drive_id),
             clip_id=str(clip.id),
             stream=stream,
             capture_ns=capture_ns,
@@ -282,8 +283,9 @@ def _labelled_embeddings(session: Session, campaign: Campaign, line: ModelLine) 
 def _occupied(session: Session, campaign: Campaign, line: ModelLine) -> list[Instant]:
     """When the labelled and the queued were taken: their neighbours are redundant."""
     rows = session.execute(
-        select(Frame.clip_id, Stream.name, Frame.capture_ns)
+        select(Clip.drive_id, Stream.name, Frame.capture_ns)
         .join(Stream, Stream.id == Frame.stream_id)
+        .join(Clip, Clip.id == Frame.clip_id)
         .where(Frame.id.in_(_settled(campaign, line)))
     )
-    return [Instant(str(clip), stream, at) for clip, stream, at in rows]
+    return [Instant(str(drive), stream, at) for drive, stream, at in rows]

@@ -156,7 +156,8 @@ def judge(
         list[str] | None, typer.Option(help="For a model made elsewhere: a head it must be better on.")
     ] = None,
     waive: Annotated[
-        str | None, typer.Option(help="Waive this rule, on record: within_one_drive or retired_head.")
+        list[str] | None,
+        typer.Option(help="Waive a rule, on record: within_one_drive, retired_head:HEAD or unlearnt_head:HEAD."),
     ] = None,
     why: Annotated[str | None, typer.Option(help="Why it is waived.")] = None,
     as_json: AsJson = False,
@@ -167,12 +168,24 @@ def judge(
 
     if waive and not why:
         raise typer.BadParameter("a waiver is kept with its reason: say --why")
-    waivers = [{"name": waive, "why": why}] if waive else []
+    waivers = [_waiver(one, why or "") for one in waive or []]
     with reached() as wiring, wiring.database.unit() as unit:
         request = JudgeRequest(model, target_heads=target or [], waivers=waivers)
         job = request_judgement(unit, project_id(unit.session), request, ACTOR)
         unit.commit()
     _show_job(job, "judge", as_json)
+
+
+def _waiver(given: str, why: str) -> dict[str, str]:
+    """A waiver from RULE or RULE:HEAD."""
+    from engine.evidence.gate_input import WaiverName
+
+    name, _, head = given.partition(":")
+    if name not in set(WaiverName):
+        raise typer.BadParameter(f"there is no rule {name!r} to waive: give one of {', '.join(WaiverName)}")
+    if not head and name != WaiverName.WITHIN_ONE_DRIVE:
+        raise typer.BadParameter(f"{name} is waived for one head: give {name}:HEAD")
+    return {"name": name, "why": why, **({"head": head} if head else {})}
 
 
 def promote(

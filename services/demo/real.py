@@ -46,6 +46,8 @@ SETTINGS = {
         "batch_size": 12,
         "learning_rate_scratch": 4e-3,
         "steps_scratch": 400,
+        # The road is the target, and its masks are exact; boxes from connected components are weak labels.
+        "head_weights": {"driveable": 3.0},
         "checkpoint_every": 50,
         "threads": 1,
     },
@@ -55,10 +57,16 @@ SETTINGS = {
             "name": "within_one_drive",
             "by": "demo-real",
             "why": "CamVid has one drive to spare for a golden set; its clips are resampled instead",
-        }
+        },
+        {
+            "name": "unlearnt_head",
+            "head": "signs",
+            "by": "demo-real",
+            "why": "signs are a few pixels at this size, and the seed has them at dusk alone",
+        },
     ],
 }
-SEED_STEPS = (400, 500, 600)
+WINDOW_S = 4.0  # the pool is one drive of five minutes: two batches of 20, spread over it
 NOISE_SEEDS = (1001,)
 SPOILED_STEPS = 60
 
@@ -120,7 +128,7 @@ def run(stack: LocalStack, wiring: Wiring, console: Console, data: Path, drives:
                     stage.at(count + 1, len(arriving))
             turn.clips = len(arriving)
             loop.wait_scored(turn)
-            campaign = loop.choose(turn, HEADS, BATCH, priority=number)
+            campaign = loop.choose(turn, HEADS, BATCH, priority=number, window_s=WINDOW_S)
             _label(stack, keys, loop, turn, campaign, MaskBook(everything), progress)
             # From dusk to daylight the champion's weights are a poor start: warm, two turns ended at 0.85 road IoU.
             loop.retrain(turn, TARGETS, start="scratch", seed=number)
@@ -152,14 +160,7 @@ def _seed(loop: Loop, uplink: Uplink, data: Path, drives: Drives, turn: Turn, pr
     turn.clips = len(clips)
     with progress.stage(turn, "golden", "freezing the golden set"):
         loop.freeze_golden("golden")
-    # At this size signs are a few pixels, and a first model may not have learnt any: the gate refuses it, and a longer
-    # training is tried, as anyone would.
-    for attempt, steps in enumerate(SEED_STEPS):
-        noise_seeds = () if attempt else NOISE_SEEDS
-        loop.retrain(turn, [], start="scratch", seed=100 + attempt, noise_seeds=noise_seeds, overrides={"steps": steps})
-        if turn.verdict == "passed":
-            break
-        progress.say(f"  refused: {'; '.join(turn.why)}", "dim")
+    loop.retrain(turn, [], start="scratch", seed=100, noise_seeds=NOISE_SEEDS)
 
 
 def _label(

@@ -142,8 +142,10 @@ class Loop:
                 or 0
             )
 
-    def choose(self, turn: Turn, heads: Sequence[str], batch: int, *, priority: int = 0) -> uuid.UUID:
-        """Open the turn's campaign and let it choose its batch."""
+    def choose(
+        self, turn: Turn, heads: Sequence[str], batch: int, *, priority: int = 0, window_s: float = 0.6
+    ) -> uuid.UUID:
+        """Open the turn's campaign and let it choose its batch, frames of a drive at least `window_s` apart."""
         with self.progress.stage(turn, "select", f"choosing {batch} frames") as stage:
             with self.database.unit() as unit:
                 campaign = make_campaign(
@@ -156,7 +158,7 @@ class Loop:
                         budget=batch,
                         batch_size=batch,
                         priority=priority,
-                        settings={"window_s": 0.6},
+                        settings={"window_s": window_s},
                     ),
                 )
                 request_selection(unit, self.project_id, campaign.id)
@@ -213,7 +215,6 @@ class Loop:
         start: str = "warm",
         seed: int = 0,
         noise_seeds: Sequence[int] = (),
-        overrides: Mapping[str, Any] | None = None,
     ) -> None:
         """Freeze, train, judge, and promote if the gate says so."""
         turn.targets = list(targets)
@@ -225,7 +226,6 @@ class Loop:
                 start=start,
                 seed=seed,
                 noise_seeds=noise_seeds,
-                overrides=overrides,
             )
             champion = unit.session.get_one(ModelLine, self.line_id).champion_id
             turn.champion = unit.session.get_one(ModelVersion, champion).number if champion else None

@@ -135,9 +135,9 @@ class ModelOut(ModelSummary):
 
 
 class WaiverIn(Posted):
-    """A rule of the gate that the caller answers for; it is kept with the report."""
+    """A rule of the gate that the caller answers for; it is kept with the report. All but the first name a `head`."""
 
-    name: Literal["within_one_drive", "retired_head"]
+    name: Literal["within_one_drive", "retired_head", "unlearnt_head"]
     why: Text = Field(min_length=1)
     head: Name | None = None
 

@@ -19,6 +19,7 @@ def pool(count: int, seed: int = 0, per_clip: int = 10) -> list[Candidate]:
     return [
         Candidate(
             subject_id=f"s{i:05}",
+            drive_id=f"d{i // per_clip}",
             clip_id=f"c{i // per_clip}",
             stream="front",
             capture_ns=(i % per_clip) * SECOND // 2,
@@ -119,7 +120,7 @@ def test_one_of_near_copies_is_enough() -> None:
 
 def test_neighbours_of_what_is_queued_are_left_out() -> None:
     candidates = pool(10)
-    everywhere = [Instant("c0", "front", i * SECOND // 2) for i in range(10)]
+    everywhere = [Instant("d0", "front", i * SECOND // 2) for i in range(10)]
     assert pick(candidates, control_fraction=0.0, occupied=everywhere) == []
 
 

@@ -6,8 +6,8 @@ from engine.acquisition.candidates import Candidate, Instant
 from engine.acquisition.nms import suppress
 
 
-def at(subject_id: str, t_ns: int, stream: str = "front", clip: str = "c1") -> Candidate:
-    return Candidate(subject_id, clip, stream, t_ns, {}, ())
+def at(subject_id: str, t_ns: int, stream: str = "front", clip: str = "c1", drive: str = "d1") -> Candidate:
+    return Candidate(subject_id, drive, clip, stream, t_ns, {}, ())
 
 
 def test_the_best_of_neighbours_stays() -> None:
@@ -15,9 +15,13 @@ def test_the_best_of_neighbours_stays() -> None:
     assert suppress(frames, [0.5, 0.9, 0.6, 0.1], window_ns=100) == [1, 3]
 
 
-def test_other_streams_and_clips_are_no_neighbours() -> None:
-    frames = [at("a", 0), at("b", 0, stream="rear"), at("c", 0, clip="c2")]
+def test_other_streams_and_drives_are_no_neighbours() -> None:
+    frames = [at("a", 0), at("b", 0, stream="rear"), at("c", 0, clip="c2", drive="d2")]
     assert sorted(suppress(frames, [1.0, 1.0, 1.0], window_ns=100)) == [0, 1, 2]
+
+
+def test_the_end_of_a_clip_and_the_start_of_the_next_are_neighbours() -> None:
+    assert suppress([at("a", 90), at("b", 110, clip="c2")], [0.5, 0.9], window_ns=100) == [1]
 
 
 def test_a_tie_goes_to_the_lower_id() -> None:
@@ -25,7 +29,7 @@ def test_a_tie_goes_to_the_lower_id() -> None:
 
 
 def test_what_is_labelled_already_suppresses() -> None:
-    assert suppress([at("a", 0), at("b", 500)], [0.9, 0.1], 100, [Instant("c1", "front", 60)]) == [1]
+    assert suppress([at("a", 0), at("b", 500)], [0.9, 0.1], 100, [Instant("d1", "front", 60)]) == [1]
 
 
 def test_bad_input_is_refused() -> None:

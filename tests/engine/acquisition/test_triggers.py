@@ -9,6 +9,7 @@ from engine.acquisition.triggers import Rule, Trigger, TriggerError
 
 FRAME = Candidate(
     subject_id="s1",
+    drive_id="d1",
     clip_id="c1",
     stream="front",
     capture_ns=10_000_000_000,

@@ -270,6 +270,22 @@ def test_the_first_champion_must_beat_the_dumb_baseline_on_every_head() -> None:
     assert not verdict.passed
 
 
+def test_a_head_that_is_still_to_be_learnt_is_waived_by_name_and_only_where_no_champion_has_it() -> None:
+    waiver = Waiver(WaiverName.UNLEARNT_HEAD, by="anna", why="the seed has none in daylight", head="sign")
+    useless = put(BASELINE, "sign", right=[1.0])
+    first = decide(WORLD.question(BETTER, None, baseline=useless, targets=[], waivers=[waiver]))
+    assert first.passed
+    (row,) = (row for row in first.rows if row.head == "sign" and row.slice is None)
+    assert not row.passed, "the figures stay what they are"
+    assert any("waived by anna: the seed has none in daylight" in r.text for r in first.reasons)
+    for other in (replace(waiver, head="area"), replace(waiver, head=None), ONE_DRIVE):
+        assert not decide(WORLD.question(BETTER, None, baseline=useless, targets=[], waivers=[other])).passed
+    unseen = without(BETTER, "sign")
+    assert not decide(WORLD.question(unseen, None, baseline=BASELINE, targets=[], waivers=[waiver])).passed
+    worse = put(BETTER, "sign", right=[0.0])
+    assert ("sign", Rule.NON_INFERIORITY) in broken(decide(WORLD.question(worse, CHAMPION, waivers=[waiver])))
+
+
 def test_a_new_head_is_held_against_the_dumb_baseline() -> None:
     older = replace(without(CHAMPION, "sign"), heads=frozenset({"area", "depth"}))
     verdict = decide(WORLD.question(BETTER, older, baseline=BASELINE))

@@ -133,6 +133,16 @@ def test_a_typing_error_in_a_filter_is_one(here: Callable[..., str]) -> None:
         assert wrong.split()[-1] in done.output
 
 
+def test_a_waiver_is_for_a_rule_that_can_be_waived_for_a_head_and_for_a_reason() -> None:
+    for wrong, told in (
+        ("--waive floor --why because", "no rule 'floor'"),
+        ("--waive unlearnt_head --why because", "give unlearnt_head:HEAD"),
+        ("--waive within_one_drive", "say --why"),
+    ):
+        done = CliRunner().invoke(app, ["judge", str(uuid4()), *wrong.split()], env={"COLUMNS": "200"})
+        assert (done.exit_code, told in done.output) == (2, True), done.output
+
+
 def test_a_dead_job_is_retried_within_its_project(here: Callable[..., str], database_engine: Engine) -> None:
     here("tokens", "create", "ada", "--scope", "admin")
     with Session(database_engine) as session:
