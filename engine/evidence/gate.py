@@ -343,7 +343,7 @@ def _sentence(row: Row) -> str:
         Rule.REPORTED: "is not judged",
     }[row.rule]
     silent = f"; {row.missing} subjects without an answer count as wrong" if row.missing else ""
-    figures = f"better by {row.difference:+.4f} [{row.low:+.4f}, {row.high:+.4f}]"
+    figures = f"difference {row.difference:+.4f} [{row.low:+.4f}, {row.high:+.4f}]"
     return (
         f"{where}: {row.metric} {row.challenger:.4f}, {row.reference_name} {row.reference:.4f}: {figures} over "
         f"{row.groups} {row.resampled}s; the lower bound {wanted}: {'held' if row.passed else 'not held'}{silent}"

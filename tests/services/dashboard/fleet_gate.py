@@ -162,6 +162,6 @@ def _sentence(row: dict[str, Any]) -> str:
     return (
         f"head {row['head']!r}: {row['metric']} {row['challenger']:.4f}, "
         f"{row['reference_name']} {row['reference']:.4f}: "
-        f"better by {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}] over {row['groups']} "
+        f"difference {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}] over {row['groups']} "
         f"{row['resampled']}s; the lower bound {wanted}: {held}"
     )
