@@ -24,6 +24,8 @@ SCOPES = (
     "runs:read",
     "models:read",
     "models:write",
+    "schedules:read",
+    "schedules:write",
     "jobs:read",
     "jobs:write",
     "ontologies:read",

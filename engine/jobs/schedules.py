@@ -1,4 +1,7 @@
-"""Schedules: rows that make a job due, again and again. A sweep fires them, exactly once for a due time."""
+"""Schedules of every so many seconds: rows that make a job due, again and again. A sweep fires them.
+
+A due time fires exactly once. Those that retrain have other rules: `engine/stages/fire_retrains.py`.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def ensure(
 
 
 def fire_due(unit: UnitOfWork, limit: int = 100) -> int:
-    """Fire the schedules whose time has come; returns how many jobs that made.
+    """Fire the schedules of seconds whose time has come; returns how many jobs that made.
 
     However many periods were missed, they are made up for by one job, and the next due time stays on the schedule's own
     grid. A schedule whose last job is still waiting or being worked on makes none: it would only queue behind it.
@@ -61,7 +64,7 @@ def fire_due(unit: UnitOfWork, limit: int = 100) -> int:
     session = unit.session
     due = session.execute(
         select(Schedule)
-        .where(Schedule.enabled, Schedule.next_due <= func.statement_timestamp())
+        .where(Schedule.enabled, Schedule.every_s.is_not(None), Schedule.next_due <= func.statement_timestamp())
         .order_by(Schedule.next_due, Schedule.id)
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -16,6 +16,7 @@ from engine.jobs import ledger
 from engine.ports import BlobStore, FrameReader
 from engine.stages.pin import pin
 from engine.store.blobs import register
+from engine.store.labels_to_freeze import freezable
 from engine.store.lines import get_line
 from engine.store.manifests import ManifestRow, canonical, content_sha256, write
 from engine.store.membership import among
@@ -178,7 +179,7 @@ def _collect(
             .distinct()
             .join(Label, Label.subject_id == Subject.id)
             .join(Clip, Clip.id == Subject.clip_id)
-            .where(*_wanted(line, split))
+            .where(*freezable(line, split))
         ).all()
     if not frame_ids:
         raise NothingToFreeze(
@@ -198,19 +199,6 @@ def _collect(
     return line, header, rows
 
 
-def _wanted(line: ModelLine, split: str) -> list[ColumnElement[bool]]:
-    purpose = "training" if split == "pool" else "evaluation"
-    return [
-        Label.project_id == line.project_id,
-        Label.ontology_id == line.ontology_id,
-        Label.superseded_by_id.is_(None),
-        Subject.split == split,
-        Subject.kind == "frame",
-        Clip.state.not_in(("erased", "offered", "requested")),
-        Clip.allowed_purposes.contains([purpose]),
-    ]
-
-
 def _rows(session: Session, line: ModelLine, split: str) -> list[ManifestRow]:
     picture, array = Blob.__table__.alias("picture"), Blob.__table__.alias("array")
     result = session.execute(
@@ -223,7 +211,7 @@ def _rows(session: Session, line: ModelLine, split: str) -> list[ManifestRow]:
         .join(SplitGroup, SplitGroup.id == Drive.split_group_id)
         .join(picture, picture.c.id == Frame.picture_blob_id)
         .outerjoin(array, array.c.id == Label.array_blob_id)
-        .where(*_wanted(line, split))
+        .where(*freezable(line, split))
         .order_by(Label.subject_id, Label.head)
     )
     return [

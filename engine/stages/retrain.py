@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from engine.domain.refusals import Invalid
 from engine.jobs import ledger
@@ -15,7 +16,7 @@ from engine.stages.freeze import Frozen, freeze_dataset
 from engine.stages.train import RunRequest, start_run
 from engine.store.lines import get_line, ontology_of
 from engine.store.tables.metadata import new_id
-from engine.store.tables.models import Run
+from engine.store.tables.models import ModelLine, Run
 from engine.store.unit_of_work import Database, UnitOfWork
 
 
@@ -34,28 +35,59 @@ def request(
     `noise_seeds`: the same training again under each of these, to measure how far seeds alone move the metrics.
     Raises OntologyError for a head that the line does not have, Invalid for another start than "warm" or "scratch".
     """
-    line = get_line(unit.session, line_id)
-    ontology = ontology_of(unit.session, line.ontology_id)
+    line = get_line(unit.session, line_id, lock=True)
+    payload = checked(
+        unit.session,
+        line,
+        target_heads=target_heads,
+        start=start,
+        seed=seed,
+        noise_seeds=noise_seeds,
+        overrides=overrides,
+    )
+    job = enqueue(unit, line, f"freeze:{line_id}:{new_id()}", payload)
+    assert job is not None  # the dedupe key is new
+    return job
+
+
+def checked(
+    session: Session,
+    line: ModelLine,
+    *,
+    target_heads: Sequence[str],
+    start: str,
+    seed: int | None = None,
+    noise_seeds: Sequence[int] = (),
+    overrides: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What a freeze job of the line is told, once it is found to be possible. Raises as `request` does."""
+    ontology = ontology_of(session, line.ontology_id)
     for head in target_heads:
         ontology.head(head)
     if start not in ("warm", "scratch"):
         raise Invalid("unknown-start", f"start is {start!r}", "say 'warm' (from the champion) or 'scratch'")
-    job = ledger.enqueue(
+    return {
+        "target_heads": list(target_heads),
+        "start": start,
+        "seed": seed,
+        "noise_seeds": list(noise_seeds),
+        "overrides": dict(overrides or {}),
+    }
+
+
+def enqueue(unit: UnitOfWork, line: ModelLine, dedupe_key: str, payload: Mapping[str, Any]) -> uuid.UUID | None:
+    """Make a freeze job due, with what `checked` gave; None where there is one under this key.
+
+    The caller holds the line's row, so that whoever looks whether the line is busy, holding it too, sees this job.
+    """
+    return ledger.enqueue(
         unit,
         kind="freeze",
         project_id=line.project_id,
-        subject_id=line_id,
-        dedupe_key=f"freeze:{line_id}:{new_id()}",
-        payload={
-            "target_heads": list(target_heads),
-            "start": start,
-            "seed": seed,
-            "noise_seeds": list(noise_seeds),
-            "overrides": dict(overrides or {}),
-        },
+        subject_id=line.id,
+        dedupe_key=dedupe_key,
+        payload=payload,
     )
-    assert job is not None  # the dedupe key is new
-    return job
 
 
 def retrain(
@@ -83,6 +115,7 @@ def retrain(
                     start=payload["start"],
                     purpose=purpose,
                     overrides=payload["overrides"],
+                    freeze_job_id=lease.job_id,
                 ),
             )
             for seed, purpose in seeds

@@ -59,6 +59,7 @@ class RunRequest:
     start: str = "warm"  # from the champion; "scratch" when there is none
     purpose: str = "challenger"
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    freeze_job_id: uuid.UUID | None = None  # the retraining that this run is part of
 
 
 def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
@@ -76,6 +77,7 @@ def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
         project_id=line.project_id,
         line_id=line.id,
         dataset_version_id=request.dataset_version_id,
+        freeze_job_id=request.freeze_job_id,
         purpose=request.purpose,
         trainer="hydranet",
         start=start,

@@ -25,6 +25,7 @@ from services.api.routes import (
     models,
     queue,
     runs,
+    schedules,
 )
 from services.api.schemas.manifest import ManifestIn
 from services.dashboard import failures, site
@@ -43,6 +44,7 @@ ROUTES = (
     runs,
     models,
     lines,
+    schedules,
     jobs,
     devices,
     metrics,

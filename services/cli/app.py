@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from services.cli import access_commands, jobs_commands, loop_commands, machine_commands, turn_commands
+from services.cli import (
+    access_commands,
+    jobs_commands,
+    loop_commands,
+    machine_commands,
+    schedules_commands,
+    turn_commands,
+)
 
 app = typer.Typer(
     name="longtail",
@@ -19,6 +26,7 @@ machine_commands.add_to(app)
 turn_commands.add_to(app)
 loop_commands.add_to(app)
 app.add_typer(jobs_commands.app, name="jobs")
+app.add_typer(schedules_commands.app, name="schedules")
 app.add_typer(access_commands.devices, name="devices")
 app.add_typer(access_commands.tokens, name="tokens")
 

@@ -8,10 +8,10 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from services.dashboard import pictures
-from services.dashboard.pages import clips, datasets, gate, jobs, loop, models, queue, queue_actions, sign_in
+from services.dashboard.pages import clips, datasets, gate, jobs, loop, models, queue, queue_actions, schedules, sign_in
 from services.dashboard.rendering import STATIC
 
-PAGES = (sign_in, loop, queue, queue_actions, gate, clips, models, datasets, jobs, pictures)
+PAGES = (sign_in, loop, queue, queue_actions, gate, clips, models, datasets, schedules, jobs, pictures)
 
 
 class _Assets(StaticFiles):

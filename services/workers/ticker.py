@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from engine.jobs import sweep
+from engine.stages.fire_retrains import fire_retrains
 from engine.store.unit_of_work import Database
 
 TICK_LOCK = int.from_bytes(b"longtail", "big")
@@ -69,6 +70,9 @@ class Ticker(threading.Thread):
                 swept = sweep.sweep(self._database, self._resend_s)
                 if swept.taken_back or swept.died or swept.fired or swept.sent:
                     log.debug("tick: %s", swept)
+                retrains = fire_retrains(self._database)
+                if retrains:
+                    log.info("schedules made retrainings due: %d", retrains)
         except SQLAlchemyError as error:
             self._let_go()
             log.warning("no tick, the database can't be reached: %s", error)

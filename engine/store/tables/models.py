@@ -155,6 +155,8 @@ class Run(InProject, Table):
     id: Mapped[Id]
     line_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("model_lines.id"), index=True)
     dataset_version_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("dataset_versions.id"))
+    # The freeze job that asked for it, if one did: its firing says which schedule that was.
+    freeze_job_id: Mapped[uuid.UUID | None] = mapped_column(index=True)
     purpose: Mapped[str]  # a challenger, or a repeat with another seed that measures noise
     trainer: Mapped[str]
     start: Mapped[str]

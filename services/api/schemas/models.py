@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.api.schemas.fields import JsonObject, Name, Posted, Text
+from services.api.schemas.fields import JsonObject, Name, Posted, Seed, Text
 from services.api.schemas.labels import OntologyRef
 
 
@@ -77,8 +77,8 @@ class RetrainIn(Posted):
 
     target_heads: list[Name] = Field(min_length=1, max_length=64)
     start: Literal["warm", "scratch"] = "warm"
-    seed: int | None = Field(None, ge=0, le=2**31 - 1)
-    noise_seeds: list[int] = Field(default_factory=list, max_length=16)
+    seed: Seed | None = None
+    noise_seeds: list[Seed] = Field(default_factory=list, max_length=16)
     overrides: JsonObject = Field(default_factory=dict)
 
 

@@ -47,6 +47,12 @@ document.addEventListener("click", (event) => {
   if (target.closest("[data-dismiss]")) document.getElementById("notice").className = "";
   if (target.closest("[data-close]")) target.closest("dialog").close();
   const opener = target.closest("[data-open]");
-  if (opener) document.getElementById(opener.dataset.open).showModal();
+  if (opener) {
+    const dialog = document.getElementById(opener.dataset.open);
+    // A dialog that many rows share is about the one that opened it.
+    if (opener.dataset.action) dialog.querySelector("form").action = opener.dataset.action;
+    for (const named of dialog.querySelectorAll("[data-named]")) named.textContent = opener.dataset.name;
+    dialog.showModal();
+  }
   if (target instanceof HTMLDialogElement && target.id !== "drop") target.close();
 });

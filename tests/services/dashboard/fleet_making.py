@@ -47,6 +47,7 @@ class Fleet:
     item_ids: list[uuid.UUID] = field(default_factory=list)
     campaign_id: uuid.UUID | None = None
     dead_job_id: uuid.UUID | None = None
+    schedule_ids: dict[str, uuid.UUID] = field(default_factory=dict)
 
 
 @dataclass

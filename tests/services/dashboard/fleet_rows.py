@@ -19,11 +19,12 @@ from tests.services.dashboard.fleet_gate import reports
 from tests.services.dashboard.fleet_making import HEADS, NOW, ONTOLOGY, Fleet, Making, ago
 from tests.services.dashboard.fleet_models import models
 from tests.services.dashboard.fleet_pictures import FRAMES, HEIGHT, WIDTH, answers, picture, video
+from tests.services.dashboard.fleet_schedules import schedules
 from tests.services.dashboard.fleet_work import jobs, queue
 
 
 def build(session: Session, blobs: LocalBlobStore, clips: int = 12) -> Fleet:
-    """A line with five versions, reports passed and refused, a queue in every state, jobs in every state; commits."""
+    """A line with five versions, reports passed and refused, queue, jobs and schedules in every state; commits."""
     project = ensure_default(session)
     ontology = OntologyVersion(
         id=new_id(),
@@ -48,6 +49,7 @@ def build(session: Session, blobs: LocalBlobStore, clips: int = 12) -> Fleet:
     queue(making)
     reports(making)
     jobs(making)
+    schedules(making)
     session.commit()
     return fleet
 

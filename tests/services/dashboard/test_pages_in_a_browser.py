@@ -226,6 +226,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(full_site, visit, scheme):
         "/datasets",
         f"/datasets/{fleet.dataset_ids[1]}",
         "/jobs",
+        "/schedules",
     ):
         visit.goto(full_site.url + address)
         wide = visit.evaluate("document.documentElement.scrollWidth - innerWidth")

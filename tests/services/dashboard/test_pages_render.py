@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import time
 
-LISTS = ("/", "/loop/now", "/queue", "/gate-reports", "/clips", "/datasets", "/runs", "/models", "/jobs")
+LISTS = (
+    "/",
+    "/loop/now",
+    "/queue",
+    "/gate-reports",
+    "/clips",
+    "/datasets",
+    "/runs",
+    "/models",
+    "/jobs",
+    "/schedules",
+    "/schedules/now",
+)
 
 
 def test_an_empty_project_is_told_what_to_do(site):
