@@ -197,7 +197,7 @@ def _judge_head(given: GateInput, head: Head) -> tuple[list[Reason], list[Row]]:
     if not all(math.isfinite(value) for value in (interval.first, interval.second)):
         return refused(f"the metric could not be computed (challenger {interval.first}, {role} {interval.second})")
     row = _row(head, None, rule, interval, role, -margin, silent, resampled)
-    reasons.append(_reason(given, row))
+    reasons.append(_reason(given, row, head, subjects))
     slice_reasons, slice_rows = _judge_slices(given, head, subjects, against, key, role, margin, row)
     return reasons + slice_reasons, [row, *slice_rows]
 
@@ -283,12 +283,9 @@ def _compare(
 def _capped_margin(given: GateInput, head: Head, subjects: Sequence[GoldenSubject]) -> tuple[float, list[Reason]]:
     """The head's margin, made smaller where it would give away more than the rules let it of the champion's worth."""
     margin = given.margins[head.name].value
-    known = given.baseline.statistics.get(head.name) if given.baseline is not None else None
-    if given.rules.preserved is None or known is None or any(subject.id not in known for subject in subjects):
+    worth = _worth(given, head, subjects)
+    if given.rules.preserved is None or worth is None:
         return margin, []
-    judged = [model for model in (given.champion, given.baseline) if model is not None]
-    values = [metric(head, [model.statistics[head.name][subject.id] for subject in subjects]) for model in judged]
-    worth = sign_of(head) * (values[0] - values[1])
     # Never below what two seeds differ by luck, else a head that nobody has learnt yet would hold all others back.
     limit = max(noise.FLOOR, (1 - given.rules.preserved) * worth) if math.isfinite(worth) else 0.0
     if margin <= limit:
@@ -326,12 +323,28 @@ def _row(
     )
 
 
-def _reason(given: GateInput, row: Row) -> Reason:
-    """What came of the row. A head that has still to be learnt may be waived: a line has to start somewhere."""
-    waiver = given.waived(WaiverName.UNLEARNT_HEAD, row.head)
-    if row.rule is Rule.FLOOR and not row.passed and waiver is not None:
-        return Reason(row.head, row.rule, True, f"{_sentence(row)}, waived by {waiver.by}: {waiver.why}")
-    return Reason(row.head, row.rule, row.passed, _sentence(row))
+def _reason(given: GateInput, row: Row, head: Head, subjects: Sequence[GoldenSubject]) -> Reason:
+    """What came of the row. A head that has still to be learnt may be waived: a line has to start somewhere, and luck
+    with a head that is worth nothing must not hold the others back.
+    """
+    waiver = given.waived(WaiverName.UNLEARNT_HEAD, head.name)
+    if row.passed or waiver is None or row.rule not in (Rule.FLOOR, Rule.NON_INFERIORITY):
+        return Reason(row.head, row.rule, row.passed, _sentence(row))
+    worth = _worth(given, head, subjects) if row.rule is Rule.NON_INFERIORITY else 0.0
+    if worth is None or not worth < given.rules.learnt:
+        text = f"{_sentence(row)}; {WaiverName.UNLEARNT_HEAD} is over: the champion has learnt it"
+        return Reason(row.head, row.rule, False, text)
+    return Reason(row.head, row.rule, True, f"{_sentence(row)}, waived by {waiver.by}: {waiver.why}")
+
+
+def _worth(given: GateInput, head: Head, subjects: Sequence[GoldenSubject]) -> float | None:
+    """How much better the champion is than the dumb baseline; None where the baseline was not judged on it."""
+    models = [model for model in (given.champion, given.baseline) if model is not None]
+    known = [model.statistics.get(head.name, {}) for model in models]
+    if len(known) < 2 or any(subject.id not in statistics for statistics in known for subject in subjects):
+        return None
+    champion, baseline = (metric(head, [statistics[subject.id] for subject in subjects]) for statistics in known)
+    return sign_of(head) * (champion - baseline)
 
 
 def _sentence(row: Row) -> str:

@@ -17,7 +17,7 @@ class WaiverName(StrEnum):
 
     WITHIN_ONE_DRIVE = "within_one_drive"  # fewer split groups than it takes: clips are resampled in place of them
     RETIRED_HEAD = "retired_head"  # a head of the champion that the challenger no longer has
-    UNLEARNT_HEAD = "unlearnt_head"  # a head without a champion yet, which is no better than the dumb baseline
+    UNLEARNT_HEAD = "unlearnt_head"  # a head that no champion has learnt yet
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ class GateRules:
     `min_groups`: split groups a head's golden labels must come from; with the waiver, `min_clips` clips. `preserved`:
     a margin may give away at most 1 - `preserved` of what the champion has over the dumb baseline (the "preserved
     fraction" of non-inferiority trials, FDA guidance of 2016), where the baseline was judged too; None sets no such
-    limit. `enforce_slices`: slices with `slice_min_groups` groups must be non-inferior too, else they are reported
+    limit. `learnt`: a champion that is better than the dumb baseline by this much, in the head's metric, has learnt a
+    head, and the waiver for one that isn't ends. `enforce_slices`: slices with `slice_min_groups` groups must be non-inferior too, else they are reported
     only.
     """
 
@@ -79,6 +80,7 @@ class GateRules:
     min_groups: int = 40
     min_clips: int = 8
     preserved: float | None = 0.5
+    learnt: float = 0.01
     enforce_slices: bool = False
     slice_min_groups: int = 20
 

@@ -282,8 +282,31 @@ def test_a_head_that_is_still_to_be_learnt_is_waived_by_name_and_only_where_no_c
         assert not decide(WORLD.question(BETTER, None, baseline=useless, targets=[], waivers=[other])).passed
     unseen = without(BETTER, "sign")
     assert not decide(WORLD.question(unseen, None, baseline=BASELINE, targets=[], waivers=[waiver])).passed
+
+
+WIDE = {head.name: Margin(0.2, 0.05, 2, 3) for head in WORLD.heads}
+
+
+def test_what_a_champion_has_by_luck_holds_nobody_back_under_the_waiver_and_what_it_has_learnt_does() -> None:
+    waiver = Waiver(WaiverName.UNLEARNT_HEAD, by="anna", why="the seed has none in daylight", head="sign")
     worse = put(BETTER, "sign", right=[0.0])
-    assert ("sign", Rule.NON_INFERIORITY) in broken(decide(WORLD.question(worse, CHAMPION, waivers=[waiver])))
+    one_hit = dict(list(CHAMPION.statistics["sign"].items())[:1])
+    none = put(CHAMPION, "sign", right=[0.0])
+    lucky = replace(none, statistics={**none.statistics, "sign": {**none.statistics["sign"], **one_hit}})
+    asked: dict[str, Any] = {
+        "baseline": put(BASELINE, "sign", right=[0.0]),
+        "margins": {**WIDE, "sign": Margin(1e-6, 1e-6, 2, 3)},
+        "rules": GateRules(resamples=200, learnt=0.02),  # one hit of a hundred is no learning
+    }
+    assert ("sign", Rule.NON_INFERIORITY) in broken(decide(WORLD.question(worse, lucky, **asked)))
+    verdict = decide(WORLD.question(worse, lucky, waivers=[waiver], **asked))
+    assert broken(verdict) == []
+    assert any("waived by anna" in r.text for r in verdict.reasons)
+    learnt = decide(WORLD.question(worse, CHAMPION, waivers=[waiver], **asked))
+    assert broken(learnt) == [("sign", Rule.NON_INFERIORITY)]
+    assert any("the champion has learnt it" in r.text for r in learnt.reasons)
+    unknown = {**asked, "baseline": None}
+    assert ("sign", Rule.NON_INFERIORITY) in broken(decide(WORLD.question(worse, lucky, waivers=[waiver], **unknown)))
 
 
 def test_a_new_head_is_held_against_the_dumb_baseline() -> None:
