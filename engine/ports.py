@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,23 @@ class BlobStore(Protocol):
         """A path that a decoder can open; a remote store fetches it to its cache. Raises BlobNotFound."""
 
     def exists(self, sha256: str) -> bool: ...
+
+    def remove(self, sha256: str, settled_s: float = 0.0) -> bool:
+        """Remove the bytes that no row points to any more; gone is gone.
+
+        False, with nothing removed, where they were put again less than `settled_s` seconds ago: whoever put them may
+        be about to point a row to them, so look again later.
+        """
+
+
+class LocalCopies(Protocol):
+    """What this machine keeps beside the blob store for its own convenience."""
+
+    def forget_frames(self, frame_ids: Iterable[uuid.UUID]) -> int:
+        """Remove the pictures made of these frames; returns how many there were."""
+
+    def forget_run(self, run_id: uuid.UUID) -> bool:
+        """Remove the folder that a run was laid out in; returns whether there was one."""
 
 
 # --- video ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.adapters.blobs import LocalBlobStore
 from engine.adapters.celery_dispatch import CeleryDispatcher
+from engine.adapters.local_copies import DataFolderCopies
 from engine.adapters.redaction import NoRedaction
 from engine.adapters.video.pool import MediaPool
 from engine.adapters.video.probe import ChildMediaProbe
@@ -41,6 +42,7 @@ class Wiring:
     probe: MediaProbe
     reader: FrameReader
     redactor: Redactor
+    copies: DataFolderCopies
 
 
 @contextmanager
@@ -63,6 +65,7 @@ def opened(settings: Settings) -> Iterator[Wiring]:
             probe=ChildMediaProbe(pool),
             reader=ChildFrameReader(pool),
             redactor=NoRedaction(),
+            copies=DataFolderCopies(settings.data_dir),
         )
     finally:
         pool.close()

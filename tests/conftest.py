@@ -20,6 +20,7 @@ pytest_plugins = [
     "label_studio_fixtures",
     "labeling_fixtures",
     "data_fixtures",
+    "erasure_fixtures",
     "browser_fixtures",
 ]
 

@@ -76,6 +76,22 @@ class LocalBlobStore:
     def exists(self, sha256: str) -> bool:
         return _SHA256.fullmatch(sha256) is not None and self._path(sha256).is_file()
 
+    def remove(self, sha256: str, settled_s: float = 0.0) -> bool:
+        """Remove a blob that no row points to any more; gone is gone.
+
+        False where it was put again less than `settled_s` seconds ago. Putting gives a blob another date even where its
+        bytes were there already.
+        """
+        path = self._path(sha256)
+        try:
+            if path.stat().st_mtime > time.time() - settled_s:
+                return False
+            path.unlink()
+        except FileNotFoundError:
+            return True
+        _sync_folder(path.parent)
+        return True
+
     def sweep_temporary(self, older_than_s: float) -> int:
         """Remove what killed writers left behind; returns how many files. Younger files may still be in use."""
         limit = time.time() - older_than_s
@@ -165,6 +181,7 @@ class BlobWriter:
         try:
             file.flush()
             os.fchmod(file.fileno(), 0o444)  # a blob is never changed
+            os.utime(file.fileno())  # its date is that of the last time it was put: see `remove`
             os.fsync(file.fileno())
             file.close()
             self._store._publish(self._path, sha256)
@@ -173,6 +190,11 @@ class BlobWriter:
             raise
         self._file = None
         return StoredBlob(sha256, self._size)
+
+    def withdraw(self) -> None:
+        """Remove what was committed, which no row points to. Does nothing before a commit."""
+        if self._file is None:
+            self._store.remove(self._hash.hexdigest())
 
     def abort(self) -> None:
         """Drop what was written; does nothing after a commit or an abort."""

@@ -31,6 +31,10 @@ SCOPES = (
     "ontologies:read",
     "ontologies:write",
     "metrics:read",
+    "erasures:read",
+    "erasures:write",
+    "holds:read",
+    "holds:write",
 )
 """`admin` holds all of them, and alone may make and revoke devices and tokens."""
 

@@ -25,6 +25,10 @@ class NotFound(Refused):
     """No such thing in this project."""
 
 
+class Gone(Refused):
+    """It was there, was erased, and does not come back."""
+
+
 class Conflict(Refused):
     """It contradicts what is there already."""
 

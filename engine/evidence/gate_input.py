@@ -71,8 +71,8 @@ class GateRules:
     a margin may give away at most 1 - `preserved` of what the champion has over the dumb baseline (the "preserved
     fraction" of non-inferiority trials, FDA guidance of 2016), where the baseline was judged too; None sets no such
     limit. `learnt`: a champion that is better than the dumb baseline by this much, in the head's metric, has learnt a
-    head, and the waiver for one that isn't ends. `enforce_slices`: slices with `slice_min_groups` groups must be non-inferior too, else they are reported
-    only.
+    head, and the waiver for one that isn't ends. `enforce_slices`: slices with `slice_min_groups` groups must be
+    non-inferior too, else they are reported only.
     """
 
     alpha: float = 0.05

@@ -34,6 +34,8 @@ JOB_KINDS: dict[str, JobKind] = {
         JobKind("push", "labeling", "network", max_attempts=8, lease_s=30),
         JobKind("collect", "labeling", "network", max_attempts=8, lease_s=30),
         JobKind("accept", "labeling", "cpu", max_attempts=6, lease_s=30),
+        JobKind("erase", "labeling", "network", max_attempts=20, lease_s=60),
+        JobKind("expire", "labeling", "cpu", max_attempts=6, lease_s=30),
         JobKind("freeze", "gating", "cpu", max_attempts=6, lease_s=60),
         JobKind("train", "retraining", "accelerator", max_attempts=8, lease_s=60),
         JobKind("judge", "gating", "accelerator", max_attempts=6, lease_s=30),

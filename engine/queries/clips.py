@@ -10,6 +10,7 @@ from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
 from engine.domain.refusals import NotFound
+from engine.queries import erasures
 from engine.store.tables.labels import (
     Campaign,
     DatasetSubject,
@@ -52,12 +53,14 @@ def listing(
     vehicle: str | None = None,
     drive: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Clips with an id greater than `after`, in the order of their ids, which is that of their arrival."""
+    """Clips with an id greater than `after`, in the order of their ids, which is that of their arrival.
+
+    Clips that are being erased are left out, unless they are asked for.
+    """
     query = _clips().where(Clip.project_id == project_id).order_by(Clip.id).limit(limit)
     if after is not None:
         query = query.where(Clip.id > after)
-    if state is not None:
-        query = query.where(Clip.state == state)
+    query = query.where(Clip.state == state) if state is not None else query.where(Clip.state != "erased")
     if split is not None:
         query = query.where(Clip.split == split)
     if vehicle is not None:
@@ -73,10 +76,14 @@ def no_such_clip(clip_id: uuid.UUID) -> NotFound:
 
 
 def detail(session: Session, project_id: uuid.UUID, clip_id: uuid.UUID) -> dict[str, Any]:
-    """One clip with its streams, scores, the reasons why frames of it were chosen, and its lineage. Raises NotFound."""
+    """One clip with its streams, scores, the reasons why frames of it were chosen, and its lineage.
+
+    Raises NotFound, and Gone for one that was erased.
+    """
     row = session.execute(_clips().where(Clip.project_id == project_id, Clip.id == clip_id)).one_or_none()
-    if row is None:
-        raise no_such_clip(clip_id)
+    if row is None or row[0].state == "erased":
+        erasure = erasures.of_clip(session, project_id, clip_id)
+        raise erasures.gone(clip_id, erasure) if erasure else no_such_clip(clip_id)
     clip, _, platform, _, split_group = row
     return {
         **_summary(row),
@@ -90,7 +97,7 @@ def detail(session: Session, project_id: uuid.UUID, clip_id: uuid.UUID) -> dict[
         "allowed_purposes": clip.allowed_purposes,
         "region": clip.region,
         "retain_until": clip.retain_until,
-        "legal_hold": clip.legal_hold,
+        "legal_hold": erasures.is_held(session, clip),
         "events": clip.events,
         "streams": _streams(session, clip_id),
         "scores": _scores(session, clip_id),

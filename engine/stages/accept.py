@@ -22,6 +22,7 @@ from engine.jobs import ledger
 from engine.store import annotation_revisions, label_tasks
 from engine.store.label_revisions import lock_subjects, revise, revisions, withdraw
 from engine.store.lines import ontology_of
+from engine.store.living import hold_subjects
 from engine.store.tables.labels import Annotation, Campaign, Label, LabelTask, QueueItem
 from engine.store.unit_of_work import Database
 
@@ -63,7 +64,9 @@ def accept(database: Database, lease: ledger.Lease) -> Accepted:
     Raises AcceptOvertaken when it must be found again.
     """
     with database.read() as session:
-        task = session.get_one(LabelTask, lease.subject_id)
+        task = session.get(LabelTask, lease.subject_id)
+        if task is None:
+            return Accepted("erased")  # and its job with it
         ontology = ontology_of(session, task.ontology_id)
         said = _said(session, task)
         heads = _asked(session, task, ontology, said)
@@ -71,6 +74,10 @@ def accept(database: Database, lease: ledger.Lease) -> Accepted:
     found = verdict(heads, said.votes, people)
     with database.unit() as unit:
         session = unit.session
+        if not hold_subjects(session, [task.subject_id]):
+            ledger.complete(unit, lease)
+            unit.commit()
+            return Accepted("erased")
         lock_subjects(session, [task.subject_id])
         if _said(session, task).ids != said.ids:
             raise AcceptOvertaken(f"more was said on subject {task.subject_id} while it was being decided")

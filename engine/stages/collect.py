@@ -19,6 +19,7 @@ from engine.jobs.perform import WorkPostponed
 from engine.ports import LabelBridge, LabelToolUnavailable, ToolAnnotation, ToolTask
 from engine.store import advisory_lock, annotation_revisions, label_tasks
 from engine.store.lines import ontology_of
+from engine.store.living import hold_subjects
 from engine.store.tables.labels import Annotation, LabelTask, ToolProject
 from engine.store.unit_of_work import Database, UnitOfWork
 
@@ -191,8 +192,12 @@ def _record_task(
 
 
 def _tasks(session: Session, lease: ledger.Lease, keys: set[uuid.UUID]) -> Mapping[uuid.UUID, LabelTask]:
-    rows = session.scalars(select(LabelTask).where(LabelTask.id.in_(keys), LabelTask.ontology_id == lease.subject_id))
-    return {task.id: task for task in rows}
+    """Our tasks of these keys, of subjects that are not erased: these stay until what was said of them is recorded."""
+    rows = session.scalars(
+        select(LabelTask).where(LabelTask.id.in_(keys), LabelTask.ontology_id == lease.subject_id)
+    ).all()
+    living = hold_subjects(session, {task.subject_id for task in rows})
+    return {task.id: task for task in rows if task.subject_id in living}
 
 
 def _add(

@@ -9,19 +9,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from engine.domain.answers import Answer, AnswerError, check_answer
 from engine.domain.ontology import Kind, Ontology
 from engine.ports import BlobNotFound, BlobStore, FrameReader, MediaRejected, Redactor, TaskDraft
+from engine.stages.discard import discard
 from engine.stages.pin import pin
 from engine.store import label_tasks
 from engine.store.blobs import register
 from engine.store.label_tasks import TaskFrame
+from engine.store.living import hold_clips
 from engine.store.predictions import read
 from engine.store.tables.labels import LabelTask
 from engine.store.tables.models import ModelVersion, Scoring
-from engine.store.tables.recordings import Blob
+from engine.store.tables.recordings import Blob, ShownPicture
 from engine.store.unit_of_work import Database
 
 DRAFT_SCORE = 0.3
@@ -57,7 +60,8 @@ def draft_tasks(
         frames = label_tasks.frames_of(session, tasks)
         reasons = label_tasks.reasons_of(session, tasks)
         sources = _sources(session, tasks, frames)
-    broken = {task.id: "only a frame can be shown in the label tool" for task in tasks if task.id not in frames}
+    why = "only a frame that was not erased can be shown in the label tool"
+    broken = {task.id: why for task in tasks if task.id not in frames}
     pinned, rejected = _pinned(database, blobs, reader, [frames[task.id] for task in tasks if task.id in frames])
     predictions = _predictions(blobs, ontology, sources)
     drafts = []
@@ -69,6 +73,8 @@ def draft_tasks(
             broken[task.id] = f"its picture is not to be had: {rejected[seen.frame.id]}"
             continue
         try:
+            if seen.frame.id not in pinned:
+                raise BlobNotFound("it was erased just now")
             sha256, width, height = _redacted(database, blobs, reader, redactor, seen, pinned[seen.frame.id])
         except (MediaRejected, BlobNotFound) as error:
             broken[task.id] = f"its picture is not to be had: {error}"
@@ -118,8 +124,16 @@ def _redacted(
         return sha256, picture.width, picture.height
     stored = blobs.put(reader.encode_png(shown))
     with database.unit() as unit:
-        register(unit.session, seen.clip.project_id, stored, "image/png")
-        unit.commit()
+        session, project_id = unit.session, seen.clip.project_id
+        living = hold_clips(session, [seen.clip.id])
+        if living:
+            blob = register(session, project_id, stored, "image/png")
+            values = {"frame_id": seen.frame.id, "blob_id": blob.id, "project_id": project_id}
+            session.execute(insert(ShownPicture).values(values).on_conflict_do_nothing())
+            unit.commit()
+    if not living:
+        discard(database, blobs, [stored.sha256])
+        raise BlobNotFound("it was erased just now")
     return stored.sha256, shown.width, shown.height
 
 

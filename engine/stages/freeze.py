@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Uuid, exists, func, insert, literal, select
@@ -13,11 +14,13 @@ from sqlalchemy.orm import Session
 
 from engine.domain.refusals import Conflict
 from engine.jobs import ledger
-from engine.ports import BlobStore, FrameReader
+from engine.ports import BlobStore, FrameReader, StoredBlob
+from engine.stages.discard import discard
 from engine.stages.pin import pin
 from engine.store.blobs import register
 from engine.store.labels_to_freeze import freezable
 from engine.store.lines import get_line
+from engine.store.living import hold_subjects
 from engine.store.manifests import ManifestRow, canonical, content_sha256, write
 from engine.store.membership import among
 from engine.store.tables.labels import (
@@ -32,11 +35,18 @@ from engine.store.tables.labels import (
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelLine, OntologyVersion
 from engine.store.tables.recordings import Blob, Clip, Drive, Frame, SplitGroup, Stream, Subject
-from engine.store.unit_of_work import Database
+from engine.store.unit_of_work import Database, UnitOfWork
 
 
 class NothingToFreeze(Conflict):
     """There is no label that the set could hold."""
+
+
+class FreezeOvertaken(RuntimeError):
+    """Something that the set would hold was erased while it was being frozen: freeze again."""
+
+
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -56,13 +66,28 @@ def freeze_dataset(
 ) -> Frozen:
     """A dataset version of every current label of the pool; the same labels are the same version.
 
+    What is erased meanwhile is not in it: it is frozen again then.
     Raises NothingToFreeze; LeaseLost, with nothing recorded, when `lease` is no longer ours.
     """
+    return _until_whole(lambda: _freeze_dataset(database, blobs, reader, line_id, lease))
+
+
+def _until_whole(freeze: Callable[[], Frozen]) -> Frozen:
+    for _ in range(TRIES - 1):
+        with suppress(FreezeOvertaken):
+            return freeze()
+    return freeze()
+
+
+def _freeze_dataset(
+    database: Database, blobs: BlobStore, reader: FrameReader, line_id: uuid.UUID, lease: ledger.Lease | None
+) -> Frozen:
     line, header, rows = _collect(database, blobs, reader, line_id, "pool")
     content = content_sha256(header, rows)
     manifest = blobs.put(write(header, rows))
     with database.unit() as unit:
         session = unit.session
+        _hold(unit, database, blobs, rows, manifest)
         if lease is not None:
             ledger.guard(unit, lease)
         get_line(session, line_id, lock=True)
@@ -113,11 +138,27 @@ def freeze_golden(database: Database, blobs: BlobStore, reader: FrameReader, lin
 
     It is blind when no model had a hand in a label: none is a model's own, or of a person who was shown a prediction.
     """
+    return _until_whole(lambda: _freeze_golden(database, blobs, reader, line_id, name))
+
+
+def _hold(
+    unit: UnitOfWork, database: Database, blobs: BlobStore, rows: Sequence[ManifestRow], manifest: StoredBlob
+) -> None:
+    """Hold every subject of the set. Raises FreezeOvertaken, and the manifest goes, when one was erased."""
+    subjects = {uuid.UUID(row.subject_id) for row in rows}
+    lost = subjects - hold_subjects(unit.session, subjects)
+    if lost:
+        discard(database, blobs, [manifest.sha256])
+        raise FreezeOvertaken(f"{len(lost)} subjects were erased while the set was being frozen")
+
+
+def _freeze_golden(database: Database, blobs: BlobStore, reader: FrameReader, line_id: uuid.UUID, name: str) -> Frozen:
     line, header, rows = _collect(database, blobs, reader, line_id, "golden")
     content = content_sha256(header, rows)
     manifest = blobs.put(write(header, rows))
     with database.unit() as unit:
         session = unit.session
+        _hold(unit, database, blobs, rows, manifest)
         get_line(session, line_id, lock=True)
         newest = session.execute(
             select(GoldenSet)

@@ -19,12 +19,14 @@ from engine.domain.answers import Answer, AnswerError, check_answer
 from engine.domain.ids import frame_id
 from engine.domain.manifest import digest
 from engine.domain.ontology import Head, Kind, Ontology, OntologyError
-from engine.domain.refusals import Invalid, NotFound
+from engine.domain.refusals import Gone, Invalid, NotFound
 from engine.ports import BlobStore, StoredBlob
+from engine.stages.discard import discard
 from engine.stages.idempotency import Answer as Recorded
 from engine.stages.idempotency import RequestKey, remember, replayed
 from engine.store.blobs import register
 from engine.store.label_revisions import lock_subjects, revise, revisions
+from engine.store.living import hold_clips
 from engine.store.recordings import ensure_frames
 from engine.store.tables.labels import Label
 from engine.store.tables.models import OntologyVersion
@@ -99,7 +101,11 @@ def import_labels(
             raise _invalid(number, f"head {label.head!r} of this frame is in the import twice", "send each once")
         seen.add((label.subject_id, label.head))
     arrays = [blobs.put(label.array) if label.array is not None else None for label in labels]
-    return _record(database, principal, ontology_id, source, labels, arrays, streams, request)
+    try:
+        return _record(database, principal, ontology_id, source, labels, arrays, streams, request)
+    except Gone:
+        discard(database, blobs, [array.sha256 for array in arrays if array])
+        raise
 
 
 def _result(answered: Recorded) -> ImportResult:
@@ -206,6 +212,10 @@ def _record(
     created = 0
     with database.unit() as unit:
         session, project_id = unit.session, principal.project_id
+        clips = {label.clip_id for label in labels}
+        gone = clips - hold_clips(session, clips)
+        if gone:
+            raise Gone("erased", f"clip {min(gone)} was erased just now", "leave it out; nothing was recorded")
         wanted: dict[tuple[uuid.UUID, str], set[int]] = defaultdict(set)
         for label in labels:
             wanted[label.clip_id, label.stream].add(label.pts)

@@ -13,11 +13,12 @@ from sqlalchemy.orm import Session
 
 from engine.domain.access import Principal
 from engine.domain.manifest import ClipManifest, capture_ns
-from engine.domain.refusals import Conflict, Invalid, NotAllowed
+from engine.domain.refusals import Conflict, Gone, Invalid, NotAllowed
 from engine.jobs import ledger
 from engine.ports import MediaProbe, MediaRejected, StoredBlob, StreamProbe
 from engine.stages.idempotency import Answer, RequestKey, remember, replayed
-from engine.store import access, recordings
+from engine.store import access, recordings, tombstones
+from engine.store.blobs import known as known_blobs
 from engine.store.blobs import register
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelLine
@@ -42,6 +43,9 @@ class ReceivedFile(Protocol):
     def commit(self) -> StoredBlob:
         """Durable in the blob store on return."""
 
+    def withdraw(self) -> None:
+        """Remove what was committed, which nothing points to."""
+
 
 @dataclass(frozen=True)
 class IngestResult:
@@ -64,7 +68,7 @@ def ingest(
     """Take a clip, which is durable when this returns. `files` by stream name.
 
     What is refused is not committed to the blob store.
-    Raises NotAllowed, Invalid, Conflict (see `engine.domain.refusals`).
+    Raises NotAllowed, Invalid, Conflict, and Gone for what was erased (see `engine.domain.refusals`).
     """
     principal.demand("clips:write")
     if not principal.may_send_for(manifest.vehicle):
@@ -76,7 +80,10 @@ def ingest(
     _check_files(manifest, files)
     content_sha256 = manifest.content_digest({name: file.sha256 for name, file in files.items()})
     request = RequestKey(principal, idempotency_key, content_sha256) if idempotency_key else None
+    names = (manifest.vehicle, manifest.drive, manifest.external_id)
+    hashes = {file.sha256 for file in files.values()}
     with database.read() as session:
+        tombstones.refuse_erased(session, principal.project_id, *names, hashes)
         answered = replayed(session, request)
         if answered is not None:
             return _result(answered)
@@ -88,11 +95,15 @@ def ingest(
     probes = {} if earlier is not None else _probe(probe, manifest, files)
     stored = {} if earlier is not None else {name: file.commit() for name, file in sorted(files.items())}
     with database.unit() as unit:
-        clip, created = (
-            (earlier, False)
-            if earlier is not None
-            else _record(unit, principal, manifest, content_sha256, probes, stored, now_ns)
-        )
+        try:
+            clip, created = (
+                (earlier, False)
+                if earlier is not None
+                else _record(unit, principal, manifest, content_sha256, probes, stored, now_ns)
+            )
+        except Gone:
+            _withdraw(database, principal.project_id, files, stored)
+            raise
         result = IngestResult(clip.id, created, clip.clock_suspect)
         if principal.kind == "device":
             access.seen(unit.session, principal.id)
@@ -100,6 +111,17 @@ def ingest(
         told = remember(unit.session, request, answer)
         unit.commit()
     return result if told is answer else _result(told)
+
+
+def _withdraw(
+    database: Database, project_id: uuid.UUID, files: Mapping[str, ReceivedFile], stored: Mapping[str, StoredBlob]
+) -> None:
+    """Take back bytes that were stored just before their vehicle or drive was erased, unless something has them."""
+    with database.read() as session:
+        wanted = known_blobs(session, [blob.sha256 for blob in stored.values()])
+    for name, blob in stored.items():
+        if blob.sha256 not in wanted:
+            files[name].withdraw()
 
 
 def _result(answered: Answer) -> IngestResult:
@@ -179,11 +201,15 @@ def _record(
     """All rows of the clip and its job. Rows are taken in one order everywhere, so that two uploads can't deadlock."""
     session, project_id = unit.session, principal.project_id
     vehicle = recordings.ensure_vehicle(session, project_id, manifest.vehicle, manifest.platform)
+    # An erasure holds the vehicle while it leaves its tombstones: either they are seen here, or it waits and sees us.
+    recordings.share_vehicle(session, vehicle.id)
+    hashes = {blob.sha256 for blob in stored.values()}
+    tombstones.refuse_erased(session, project_id, manifest.vehicle, manifest.drive, manifest.external_id, hashes)
     group = recordings.ensure_split_group(
         session,
         project_id,
         manifest.split_group,
-        manifest.split or "pool",
+        tombstones.split_of(session, project_id, manifest.split_group) or manifest.split or "pool",
         "manifest" if manifest.split else "default",
     )
     _check_split(manifest, group)

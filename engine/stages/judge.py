@@ -28,12 +28,13 @@ from engine.evidence.gate_input import GateInput, GateRules, GoldenSubject, Mode
 from engine.evidence.noise import Margin, NoiseError, margin
 from engine.evidence.statistic import metric, statistic
 from engine.jobs import ledger
-from engine.ports import BlobStore, FrameReader, ModelFiles, Scorer
+from engine.ports import BlobStore, FrameReader, ModelFiles, Scorer, StoredBlob
+from engine.stages.discard import discard
 from engine.stages.train import answer_of
 from engine.store import evidence as evidence_store
 from engine.store.blobs import register, sha256_of
 from engine.store.lines import get_line, get_model, model_files, ontology_of
-from engine.store.manifests import ManifestRow, by_subject, read
+from engine.store.manifests import ManifestRow, by_subject, held_sha256, read
 from engine.store.predictions import MEDIA_TYPE, Prediction, write
 from engine.store.tables.labels import DatasetVersion, GoldenSet
 from engine.store.tables.metadata import new_id
@@ -43,6 +44,10 @@ from engine.store.unit_of_work import Database, UnitOfWork
 BATCH = 16
 BASELINE_LABELS = 500  # of a head, evenly spread: a constant needs no more
 SLICES = ("weather", "time_of_day")  # the tags whose values are slices, where a line's settings name no others
+
+
+class GoldenOvertaken(RuntimeError):
+    """The golden set lost subjects to an erasure while a model was being looked at: look again."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,12 @@ def judge(
         margins = {head: noise.margin for head, noise in _noise(session, line, golden.row).items()}
 
     def shown(number: str, statistics: Mapping[str, Any]) -> ModelEvidence:
-        return ModelEvidence(number, golden.row.content_sha256, frozenset(statistics), statistics)
+        return ModelEvidence(number, held_sha256(golden.row), frozenset(statistics), statistics)
 
     verdict = decide(
         GateInput(
             heads=ontology.heads,
-            golden_hash=golden.row.content_sha256,
+            golden_hash=held_sha256(golden.row),
             golden=golden.subjects,
             challenger=shown(f"v{model.number}", seen.statistics),
             champion=shown(f"v{champion.number}", against.statistics) if champion and against else None,
@@ -170,36 +175,54 @@ def look(
     with database.unit() as unit:
         session = unit.session
         ledger.guard(unit, lease)
-        session.execute(
-            insert(GoldenEvidence)
-            .values(
-                id=new_id(),
-                project_id=line.project_id,
-                model_version_id=model.id,
-                golden_set_id=golden_set_id,
-                weights_sha256=model.weights_sha256,
-                statistics_blob_id=register(session, line.project_id, stored[0], evidence_store.MEDIA_TYPE).id,
-                predictions_blob_id=register(session, line.project_id, stored[1], MEDIA_TYPE).id,
-                metrics=metrics,
-            )
-            .on_conflict_do_nothing()  # two judgements may look at the same champion at once, and see the same
-        )
-        # The fixed reference of this model version: scores of any later clip become quantiles of these.
-        uncertainties: dict[str, list[float]] = defaultdict(list)
-        for prediction in predictions:
-            uncertainties[prediction.head].append(prediction.uncertainty)
-        knots = {head: list(reference_knots(raw)) for head, raw in uncertainties.items()}
-        session.execute(
-            update(ModelVersion)
-            .where(ModelVersion.id == model.id, ModelVersion.score_reference.is_(None))
-            .values(score_reference=knots)
-        )
-        unit.commit()
+        now = session.get_one(GoldenSet, golden_set_id, with_for_update={"read": True})
+        overtaken = now.manifest_blob_id != golden.row.manifest_blob_id
+        if not overtaken:
+            _record_evidence(session, model, golden, stored, metrics, predictions)
+            unit.commit()
+    if overtaken:
+        discard(database, blobs, [blob.sha256 for blob in stored])
+        raise GoldenOvertaken(f"golden set {golden.row.name!r} lost subjects to an erasure: look at what is left")
     return _Look(statistics, metrics)
 
 
+def _record_evidence(
+    session: Session,
+    model: ModelVersion,
+    golden: _Golden,
+    stored: tuple[StoredBlob, StoredBlob],
+    metrics: Mapping[str, float],
+    predictions: Sequence[Prediction],
+) -> None:
+    project_id = model.project_id
+    session.execute(
+        insert(GoldenEvidence)
+        .values(
+            id=new_id(),
+            project_id=project_id,
+            model_version_id=model.id,
+            golden_set_id=golden.row.id,
+            weights_sha256=model.weights_sha256,
+            statistics_blob_id=register(session, project_id, stored[0], evidence_store.MEDIA_TYPE).id,
+            predictions_blob_id=register(session, project_id, stored[1], MEDIA_TYPE).id,
+            metrics=metrics,
+        )
+        .on_conflict_do_nothing()  # two judgements may look at the same champion at once, and see the same
+    )
+    # The fixed reference of this model version: scores of any later clip become quantiles of these.
+    uncertainties: dict[str, list[float]] = defaultdict(list)
+    for prediction in predictions:
+        uncertainties[prediction.head].append(prediction.uncertainty)
+    knots = {head: list(reference_knots(raw)) for head, raw in uncertainties.items()}
+    session.execute(
+        update(ModelVersion)
+        .where(ModelVersion.id == model.id, ModelVersion.score_reference.is_(None))
+        .values(score_reference=knots)
+    )
+
+
 def _golden(session: Session, blobs: BlobStore, row: GoldenSet, line: ModelLine) -> _Golden:
-    _, rows = read(blobs.read(sha256_of(session, row.manifest_blob_id)), row.content_sha256)
+    _, rows = read(blobs.read(sha256_of(session, row.manifest_blob_id)), held_sha256(row))
     tags = line.settings.get("slices", SLICES)
     subjects = []
     for subject, labels in by_subject(rows):
@@ -227,7 +250,7 @@ def _training_rows(session: Session, blobs: BlobStore, line: ModelLine, run: Run
     )
     if dataset is None:
         return []
-    return read(blobs.read(sha256_of(session, dataset.manifest_blob_id)), dataset.content_sha256)[1]
+    return read(blobs.read(sha256_of(session, dataset.manifest_blob_id)), held_sha256(dataset))[1]
 
 
 def _ask(blobs: BlobStore, reader: FrameReader, scorer: Scorer, files: ModelFiles, golden: _Golden) -> list[Prediction]:

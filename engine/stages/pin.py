@@ -9,21 +9,27 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 
 from engine.ports import BlobStore, FrameReader
+from engine.stages.discard import discard
 from engine.store.blobs import register, sha256_of
+from engine.store.living import hold_clips
 from engine.store.membership import among
-from engine.store.tables.recordings import Frame, Stream
+from engine.store.tables.recordings import Clip, Frame, Stream
 from engine.store.unit_of_work import Database
 
 
 def pin(
     database: Database, blobs: BlobStore, reader: FrameReader, frame_ids: Sequence[uuid.UUID]
 ) -> dict[uuid.UUID, str]:
-    """The sha256 of each frame's PNG, decoded and stored where it was not yet.
+    """The sha256 of each frame's PNG, decoded and stored where it was not yet; a frame that was erased has none.
 
     No transaction is open while frames are decoded. Raises MediaRejected when a clip no longer decodes.
     """
     with database.read() as session:
-        frames = session.scalars(select(Frame).where(Frame.id == among(frame_ids))).all()
+        frames = session.scalars(
+            select(Frame)
+            .join(Clip, Clip.id == Frame.clip_id)
+            .where(Frame.id == among(frame_ids), Clip.state != "erased")
+        ).all()
         pinned = {f.id: sha256_of(session, f.picture_blob_id) for f in frames if f.picture_blob_id}
         missing: dict[uuid.UUID, list[Frame]] = defaultdict(list)
         for frame in frames:
@@ -38,7 +44,8 @@ def pin(
             for picture in reader.frames(blobs.local_path(sources[stream_id]), sorted(by_pts))
         }
         with database.unit() as unit:
-            for frame_id, blob in stored.items():
+            living = hold_clips(unit.session, {frame.clip_id for frame in wanted})
+            for frame_id, blob in stored.items() if living else ():
                 row = register(unit.session, streams[stream_id].project_id, blob, "image/png")
                 unit.session.execute(
                     update(Frame)
@@ -46,5 +53,8 @@ def pin(
                     .values(picture_blob_id=row.id)
                 )
             unit.commit()
+        if not living:
+            discard(database, blobs, [blob.sha256 for blob in stored.values()])
+            continue
         pinned.update({frame_id: blob.sha256 for frame_id, blob in stored.items()})
     return pinned

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import update
 
 from engine.jobs import ledger
 from engine.jobs.perform import WorkPostponed
 from engine.ports import LabelBridge, LabelToolUnavailable, ToolTask
-from engine.store import advisory_lock, annotation_revisions, label_tasks
+from engine.store import advisory_lock, annotation_revisions, label_tasks, tombstones
 from engine.store.tables.labels import LabelTask
 from engine.store.unit_of_work import Database
 
@@ -66,9 +67,14 @@ def _reconcile(database: Database, bridge: LabelBridge, lease: ledger.Lease) -> 
     with database.read() as session:
         project = label_tasks.tool_project(session, ontology_id)
         tasks = label_tasks.to_reconcile(session, ontology_id, RECENT_S, MOST_KEYS)
-    if project is None or not tasks:
+        lately = tombstones.erased_since(session, lease.project_id, "label_task", RECENT_S)
+    if project is None:
         return Reconciled()
     number = project.tool_project
+    late = _landed_late(database, bridge, lease, number) if lately else []
+    bridge.delete_tasks(late)
+    if not tasks:
+        return Reconciled(len(late))
     found = bridge.tasks_by_key(number, [str(task.id) for task in tasks])
     kept, gone = surplus(bridge, number, found)
     unwanted = [kept[str(t.id)].id for t in tasks if t.state == "cancelled" and str(t.id) in kept]
@@ -110,4 +116,15 @@ def _reconcile(database: Database, bridge: LabelBridge, lease: ledger.Lease) -> 
                 dedupe_key=f"push:{ontology_id}:{lease.job_id}",
             )
         unit.commit()
-    return Reconciled(len(gone), len(vanished))
+    return Reconciled(len(gone) + len(late), len(vanished))
+
+
+def _landed_late(database: Database, bridge: LabelBridge, lease: ledger.Lease, number: int) -> list[int]:
+    """Tasks of something erased, in the tool although they were deleted there: made by a call that timed out."""
+    since = (datetime.now(UTC) - timedelta(seconds=2 * RECENT_S)).isoformat()
+    there: dict[str, list[int]] = {}
+    for tool, _ in bridge.annotation_ids(number, since):
+        there.setdefault(tool.key, []).append(tool.id)
+    with database.read() as session:
+        erased = tombstones.known(session, lease.project_id, "label_task", there)
+    return [task_id for key in erased for task_id in there[key]]

@@ -17,9 +17,11 @@ from engine.domain.ids import frame_id
 from engine.domain.refusals import Conflict
 from engine.domain.sampling import sample
 from engine.jobs import ledger
-from engine.ports import BlobStore, FrameReader, FrameScore, ModelFiles, Picture, Scorer
+from engine.ports import BlobStore, FrameReader, FrameScore, ModelFiles, Picture, Scorer, StoredBlob
+from engine.stages.discard import discard
 from engine.store.blobs import register, sha256_of
 from engine.store.lines import get_line, get_model, model_files
+from engine.store.living import hold_clips
 from engine.store.predictions import MEDIA_TYPE, Prediction, write
 from engine.store.recordings import ensure_frames
 from engine.store.tables.metadata import new_id
@@ -53,7 +55,9 @@ def score(database: Database, blobs: BlobStore, reader: FrameReader, scorer: Sco
     """Work a score job: returns how many frames were scored; 0 when the clip was scored already or is gone."""
     started = time.monotonic()
     with database.read() as session:
-        clip = session.get_one(Clip, lease.subject_id)
+        clip = session.get(Clip, lease.subject_id)
+        if clip is None:
+            return 0  # erased, and its job with it
         model = get_model(session, uuid.UUID(lease.payload["model_version_id"]))
         line = get_line(session, model.line_id)
         done = session.scalar(select(exists().where(Scoring.clip_id == clip.id, Scoring.model_version_id == model.id)))
@@ -71,7 +75,7 @@ def score(database: Database, blobs: BlobStore, reader: FrameReader, scorer: Sco
             ledger.complete(unit, lease)
             unit.commit()
         return 0
-    reference = _reference(model)
+    _reference(model)  # without one nothing of it could be recorded
     scores: dict[uuid.UUID, FrameScore] = {}
     vectors: dict[uuid.UUID, tuple[float, ...]] = {}
     for batch, pictures in _pictures(blobs, reader, sources, frames):
@@ -93,26 +97,46 @@ def score(database: Database, blobs: BlobStore, reader: FrameReader, scorer: Sco
         )
     )
     with database.unit() as unit:
-        ledger.complete(unit, lease)
         session = unit.session
-        scoring = Scoring(
-            id=new_id(),
-            project_id=clip.project_id,
-            clip_id=clip.id,
-            model_version_id=model.id,
-            predictions_blob_id=register(session, clip.project_id, stored, MEDIA_TYPE).id,
-            seconds=time.monotonic() - started,
-        )
-        session.add(scoring)
-        session.flush()
-        for stream in {frame.stream.id: frame.stream for frame in frames}.values():
-            ensure_frames(session, clip, stream, [frame.pts for frame in frames if frame.stream.id == stream.id])
-        _record_scores(session, clip, scoring.id, scores, reference)
-        _record_embeddings(session, clip, space, vectors)
-        session.execute(update(Clip).where(Clip.id == clip.id, Clip.state == "received").values(state="scored"))
-        move_selection(unit, line.id)
-        unit.commit()
+        living = hold_clips(session, [clip.id])
+        if living:
+            ledger.complete(unit, lease)
+            _record(unit, clip, line, model, stored, time.monotonic() - started, frames, scores, (space, vectors))
+            unit.commit()
+    if not living:  # erased while it was being scored, and its job with it
+        discard(database, blobs, [stored.sha256])
+        return 0
     return len(frames)
+
+
+def _record(
+    unit: UnitOfWork,
+    clip: Clip,
+    line: ModelLine,
+    model: ModelVersion,
+    stored: StoredBlob,
+    seconds: float,
+    frames: Sequence[_Sampled],
+    scores: Mapping[uuid.UUID, FrameScore],
+    embedded: tuple[uuid.UUID | None, Mapping[uuid.UUID, tuple[float, ...]]],
+) -> None:
+    session = unit.session
+    scoring = Scoring(
+        id=new_id(),
+        project_id=clip.project_id,
+        clip_id=clip.id,
+        model_version_id=model.id,
+        predictions_blob_id=register(session, clip.project_id, stored, MEDIA_TYPE).id,
+        seconds=seconds,
+    )
+    session.add(scoring)
+    session.flush()
+    for stream in {frame.stream.id: frame.stream for frame in frames}.values():
+        ensure_frames(session, clip, stream, [frame.pts for frame in frames if frame.stream.id == stream.id])
+    _record_scores(session, clip, scoring.id, scores, _reference(model))
+    _record_embeddings(session, clip, *embedded)
+    session.execute(update(Clip).where(Clip.id == clip.id, Clip.state == "received").values(state="scored"))
+    move_selection(unit, line.id)
 
 
 def move_selection(unit: UnitOfWork, line_id: uuid.UUID) -> None:

@@ -21,6 +21,7 @@ from engine.jobs import ledger
 from engine.ports import BlobStore
 from engine.stages.score import move_selection
 from engine.store.lines import get_line, lock_ontology
+from engine.store.living import hold_subjects
 from engine.store.predictions import class_scores
 from engine.store.tables.labels import Campaign, Label, QueueItem, Selection
 from engine.store.tables.metadata import new_id
@@ -94,8 +95,10 @@ def select_batch(database: Database, blobs: BlobStore, lease: ledger.Lease) -> S
         triggers=[Trigger.from_document(document) for document in campaign.triggers],
         occupied=occupied,
     )
+    subjects = {uuid.UUID(choice.subject_id) for choice in choices}
     with database.unit() as unit:
         session = unit.session
+        living = hold_subjects(session, subjects)
         campaign = session.get_one(Campaign, lease.subject_id, with_for_update=True)
         lock_ontology(session, line.ontology_id)
         now = get_line(session, campaign.line_id, lock=True)
@@ -103,7 +106,7 @@ def select_batch(database: Database, blobs: BlobStore, lease: ledger.Lease) -> S
         overtaken = (
             _selections(session, line.ontology_id) != before or now.selection_model_id != line.selection_model_id
         )
-        if not payable or overtaken:
+        if not payable or overtaken or living != subjects:
             raise SelectionOvertaken(
                 f"campaign {campaign.name!r} or its scores moved on while its batch was being chosen"
             )

@@ -16,14 +16,15 @@ from engine.domain.answers import Answer
 from engine.domain.ontology import Head, Ontology
 from engine.jobs import ledger
 from engine.ports import BlobStore, ModelFiles, Trainer, TrainingPlan, TrainingProgress, TrainingRefused, TrainingSample
+from engine.stages.discard import discard
 from engine.store.blobs import register, sha256_of
 from engine.store.lines import add_model, get_line, model_files, ontology_of
-from engine.store.manifests import ManifestRow, by_subject, read
+from engine.store.manifests import ManifestRow, by_subject, held_sha256, read
 from engine.store.membership import among
 from engine.store.tables.labels import DatasetVersion, GoldenSet
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelLine, Run
-from engine.store.tables.recordings import Subject
+from engine.store.tables.recordings import Clip, Subject
 from engine.store.unit_of_work import Database, UnitOfWork
 
 # What a line's settings may say about training, and what holds where they don't.
@@ -42,6 +43,14 @@ PLAN = {
 
 
 COUNTS = ("steps", "batch_size", "height", "width", "checkpoint_every", "threads")
+
+
+class ErasedInTraining(TrainingRefused):
+    """Something erased was about to be trained on."""
+
+
+class DatasetOvertaken(RuntimeError):
+    """The dataset version has lost rows to an erasure since it was frozen: freeze another one."""
 
 
 class GoldenInTraining(TrainingRefused):
@@ -63,7 +72,13 @@ class RunRequest:
 
 
 def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
-    """Record the run and make its training due, in the caller's transaction."""
+    """Record the run and make its training due, in the caller's transaction.
+
+    Raises DatasetOvertaken when an erasure has taken rows out of the dataset version.
+    """
+    dataset = unit.session.get_one(DatasetVersion, request.dataset_version_id, with_for_update={"read": True})
+    if dataset.erased is not None:
+        raise DatasetOvertaken(f"dataset version {dataset.number} has lost rows to an erasure")
     line = get_line(unit.session, request.line_id)
     ontology = ontology_of(unit.session, line.ontology_id)
     for head in request.target_heads:
@@ -115,7 +130,7 @@ def train(
             ledger.complete(unit, lease)
             unit.commit()
         return None
-    header, rows = read(blobs.read(manifest_sha256), dataset.content_sha256)
+    header, rows = read(blobs.read(manifest_sha256), held_sha256(dataset))
     with database.unit() as unit:
         ledger.guard(unit, lease)
         unit.session.execute(
@@ -125,6 +140,7 @@ def train(
         )
         unit.commit()
     try:
+        _refuse_erased(database, dataset, rows)
         _refuse_golden(database, header, rows)
         trained = trainer.train(
             folder,
@@ -140,8 +156,10 @@ def train(
             unit.commit()
         return None
     except ledger.LeaseLost:
+        _forget_erased(database, run, folder)
         raise
     except Exception as crash:
+        _forget_erased(database, run, folder)
         # The job dies with its last attempt, and a run that nobody works on must not look as if it were running.
         if lease.attempt >= lease.max_attempts:
             with database.unit() as unit:
@@ -152,7 +170,12 @@ def train(
     with trained.files.weights.open("rb") as source:
         weights = blobs.put(source)
     with database.unit() as unit:
-        ledger.complete(unit, lease)
+        try:
+            ledger.complete(unit, lease)
+        except ledger.LeaseLost:
+            if _forget_erased(database, run, folder):
+                discard(database, blobs, [weights.sha256])
+            raise
         blob = register(unit.session, line.project_id, weights, "application/vnd.safetensors")
         model = add_model(
             unit.session,
@@ -175,6 +198,15 @@ def train(
         unit.commit()
     shutil.rmtree(folder, ignore_errors=True)
     return model.id
+
+
+def _forget_erased(database: Database, run: Run, folder: Path) -> bool:
+    """Remove the run's folder if something of its dataset was erased; returns whether that is so."""
+    with database.read() as session:
+        erased = session.get_one(DatasetVersion, run.dataset_version_id).erased is not None
+    if erased:
+        shutil.rmtree(folder, ignore_errors=True)
+    return erased
 
 
 def _end(unit: UnitOfWork, run_id: uuid.UUID, why: str) -> None:
@@ -202,6 +234,24 @@ def newest_golden_set(unit: UnitOfWork, line_id: uuid.UUID) -> GoldenSet | None:
     return unit.session.execute(
         select(GoldenSet).where(GoldenSet.line_id == line_id).order_by(GoldenSet.id.desc()).limit(1)
     ).scalar_one_or_none()
+
+
+def _refuse_erased(database: Database, dataset: DatasetVersion, rows: Sequence[ManifestRow]) -> None:
+    """Asks the subjects themselves, too: whatever a manifest still says, what was erased is not trained on."""
+    subjects = {uuid.UUID(row.subject_id) for row in rows}
+    with database.read() as session:
+        living = session.scalar(
+            select(func.count())
+            .select_from(Subject)
+            .join(Clip, Clip.id == Subject.clip_id)
+            .where(Subject.id == among(subjects), Clip.state != "erased")
+        )
+    lost = len(subjects) - (living or 0) + (dataset.erased or {}).get("subjects", 0)
+    if lost:
+        raise ErasedInTraining(
+            f"{lost} subjects of dataset version {dataset.number} were erased, and are never trained on: freeze "
+            "another one (`longtail retrain`)"
+        )
 
 
 def _refuse_golden(database: Database, header: Mapping[str, Any], rows: Sequence[ManifestRow]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
@@ -28,6 +29,11 @@ def register(session: Session, project_id: uuid.UUID, stored: StoredBlob, media_
         .on_conflict_do_nothing(index_elements=["project_id", "sha256"])
     )
     return session.execute(select(Blob).where(Blob.project_id == project_id, Blob.sha256 == stored.sha256)).scalar_one()
+
+
+def known(session: Session, sha256s: Collection[str]) -> set[str]:
+    """Those of these hashes that a row of any project has."""
+    return {str(sha256) for sha256 in session.scalars(select(Blob.sha256).where(Blob.sha256.in_(sha256s)))}
 
 
 def sha256_of(session: Session, blob_id: uuid.UUID) -> str:

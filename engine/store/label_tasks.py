@@ -241,14 +241,14 @@ def move(session: Session, item: QueueItem, state: str, task_id: uuid.UUID | Non
 
 
 def frames_of(session: Session, tasks: Sequence[LabelTask]) -> dict[uuid.UUID, TaskFrame]:
-    """By task: its frame. A task about something else than a frame is left out."""
+    """By task: its frame. A task about something else than a frame, or about an erased one, is left out."""
     rows = session.execute(
         select(LabelTask.id, Frame, Stream.name, Clip, Drive.external_id)
         .join(Frame, Frame.id == LabelTask.subject_id)
         .join(Stream, Stream.id == Frame.stream_id)
         .join(Clip, Clip.id == Frame.clip_id)
         .join(Drive, Drive.id == Clip.drive_id)
-        .where(LabelTask.id.in_([task.id for task in tasks]))
+        .where(LabelTask.id.in_([task.id for task in tasks]), Clip.state != "erased")
     )
     return {task_id: TaskFrame(frame, stream, clip, drive) for task_id, frame, stream, clip, drive in rows}
 

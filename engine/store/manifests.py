@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from engine.store.tables.labels import DatasetVersion, GoldenSet
+
 HEADER_KEY = b"longtail.header"
 FORMAT = 1
 
@@ -104,6 +106,11 @@ def read(data: bytes, expected_sha256: str | None = None) -> tuple[dict[str, Any
     if expected_sha256 is not None and content_sha256(header, rows) != expected_sha256:
         raise ManifestError("the manifest's content does not hash to what its row says")
     return header, rows
+
+
+def held_sha256(version: DatasetVersion | GoldenSet) -> str:
+    """What the content of its manifest hashes to: what was frozen, or what was left of it when rows were erased."""
+    return version.remaining_sha256 or version.content_sha256
 
 
 def by_subject(rows: Sequence[ManifestRow]) -> Iterator[tuple[str, list[ManifestRow]]]:

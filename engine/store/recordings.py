@@ -38,6 +38,11 @@ def ensure_vehicle(session: Session, project_id: uuid.UUID, external_id: str, pl
     ).scalar_one()
 
 
+def share_vehicle(session: Session, vehicle_id: uuid.UUID) -> None:
+    """Wait for whoever holds the vehicle alone, and keep others from it, until the transaction ends."""
+    session.execute(select(Vehicle.id).where(Vehicle.id == vehicle_id).with_for_update(read=True, key_share=True))
+
+
 def ensure_split_group(session: Session, project_id: uuid.UUID, name: str, split: str, policy: str) -> SplitGroup:
     """The split group of this name. `split` and `policy` count at first sight only: a split is decided once."""
     session.execute(

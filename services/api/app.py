@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
 from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
 
+from engine.queries.erasures import living_frames
 from services.api import errors
 from services.api.body_limit import BodyLimit
 from services.api.routes import (
@@ -15,7 +17,9 @@ from services.api.routes import (
     datasets,
     description,
     devices,
+    erasures,
     health,
+    holds,
     hooks,
     jobs,
     labels,
@@ -32,7 +36,7 @@ from services.dashboard import failures, site
 from services.hooks import LabelToolHook
 from services.media_links import MediaLinks
 from services.settings import Settings
-from services.wiring import opened
+from services.wiring import Wiring, opened
 
 ROUTES = (
     health,
@@ -47,6 +51,8 @@ ROUTES = (
     schedules,
     jobs,
     devices,
+    erasures,
+    holds,
     metrics,
     media,
     hooks,
@@ -56,6 +62,7 @@ ROUTES = (
 
 ABANDONED_S = 24 * 3600.0
 """An upload that has been quiet this long was broken off."""
+FRAMES_A_QUERY = 1000
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -66,6 +73,7 @@ def make_app(settings: Settings) -> FastAPI:
         with ExitStack() as stack:
             wiring = stack.enter_context(opened(settings))
             wiring.blobs.sweep_temporary(ABANDONED_S)
+            _forget_erased(wiring)
             app.state.wiring = wiring
             yield
 
@@ -89,6 +97,19 @@ def make_app(settings: Settings) -> FastAPI:
     _describe_manifest(app)
     site.install(app)
     return app
+
+
+def _forget_erased(wiring: Wiring) -> None:
+    """Drop kept pictures of frames that were erased while this machine was off, or by a worker on another one."""
+    kept = list(set(wiring.copies.frames()))
+    for start in range(0, len(kept), FRAMES_A_QUERY):
+        batch = kept[start : start + FRAMES_A_QUERY]
+        try:
+            with wiring.database.read() as session:
+                living = living_frames(session, batch)
+        except SQLAlchemyError:
+            return  # the database is away: the API starts all the same, and serves none of them
+        wiring.copies.forget_frames(set(batch) - living)
 
 
 def _describe_manifest(app: FastAPI) -> None:

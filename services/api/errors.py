@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from engine.adapters.blobs import BlobTooLarge
 from engine.adapters.video.pool import MediaPoolBusy
 from engine.domain.ontology import OntologyError
-from engine.domain.refusals import Conflict, Invalid, NotAllowed, NotFound, Refused, Unauthenticated
+from engine.domain.refusals import Conflict, Gone, Invalid, NotAllowed, NotFound, Refused, Unauthenticated
 from engine.ports import BlobCorrupt, BlobNotFound, MediaRejected
 
 MEDIA_TYPE = "application/problem+json"
@@ -26,6 +26,7 @@ STATUS_OF: dict[type[Refused], int] = {
     Unauthenticated: 401,
     NotAllowed: 403,
     NotFound: 404,
+    Gone: 410,
     Conflict: 409,
     Invalid: 422,
 }

@@ -6,6 +6,7 @@ import typer
 
 from services.cli import (
     access_commands,
+    erasure_commands,
     jobs_commands,
     loop_commands,
     machine_commands,
@@ -25,6 +26,7 @@ app = typer.Typer(
 machine_commands.add_to(app)
 turn_commands.add_to(app)
 loop_commands.add_to(app)
+erasure_commands.add_to(app)
 app.add_typer(jobs_commands.app, name="jobs")
 app.add_typer(schedules_commands.app, name="schedules")
 app.add_typer(access_commands.devices, name="devices")

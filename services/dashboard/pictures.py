@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import uuid
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query
@@ -12,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from PIL import Image
 
 from engine.adapters.video.pool import MediaPoolBusy
+from engine.domain.refusals import NotFound
 from engine.ports import BlobNotFound, MediaRejected, Picture
 from engine.queries.frame_views import PictureSource, picture_source, prediction_source
 from engine.store.predictions import read
@@ -38,7 +38,8 @@ def picture(
     with wiring.database.read() as session:
         source = picture_source(session, who.principal.project_id, frame_id)
     width = VIEW_PIXELS if large else THUMBNAIL_PIXELS
-    kept = _cache(wiring, frame_id, width)
+    # By the redactor, too: what one lets through, another may not.
+    kept = wiring.copies.picture(frame_id, width, type(wiring.redactor).__name__)
     if kept.is_file():
         return Response(kept.read_bytes(), media_type="image/jpeg", headers=KEEP)
     try:
@@ -48,7 +49,13 @@ def picture(
     except (BlobNotFound, MediaRejected) as lost:
         raise HTTPException(404, f"the picture can't be had: {lost}") from lost
     content = _jpeg(wiring.redactor.redact(decoded), width)
-    _keep(kept, content)
+    wiring.copies.keep_picture(kept, content)
+    try:
+        with wiring.database.read() as session:
+            picture_source(session, who.principal.project_id, frame_id)
+    except NotFound:
+        wiring.copies.forget_frames([frame_id])  # erased while it was being made
+        raise
     return Response(content, media_type="image/jpeg", headers=KEEP)
 
 
@@ -82,16 +89,3 @@ def _jpeg(picture: Picture, width: int) -> bytes:
     out = io.BytesIO()
     image.save(out, "JPEG", quality=QUALITY, subsampling=0)
     return out.getvalue()
-
-
-def _cache(wiring: Wiring, frame_id: uuid.UUID, width: int) -> Path:
-    """By the redactor too: what one has let through, another may not."""
-    redactor = type(wiring.redactor).__name__
-    return wiring.settings.data_dir / "cache" / "pictures" / redactor / frame_id.hex[:2] / f"{frame_id.hex}-{width}.jpg"
-
-
-def _keep(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)

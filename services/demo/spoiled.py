@@ -20,7 +20,7 @@ from engine.ports import TrainedModel, TrainingProgress, TrainingSample
 from engine.stages.train import training_plan, training_samples
 from engine.store.blobs import sha256_of
 from engine.store.lines import get_line, model_files, ontology_of
-from engine.store.manifests import read
+from engine.store.manifests import held_sha256, read
 from engine.store.tables.labels import DatasetVersion
 from services.demo.credentials import Credentials
 from services.demo.progress import Progress, Stage
@@ -61,7 +61,7 @@ def _train(stack: LocalStack, loop: Loop, stage: Stage, steps: int) -> TrainedMo
         dataset = session.scalars(
             select(DatasetVersion).where(DatasetVersion.line_id == line.id).order_by(DatasetVersion.id.desc()).limit(1)
         ).one()
-        _, rows = read(wiring.blobs.read(sha256_of(session, dataset.manifest_blob_id)), dataset.content_sha256)
+        _, rows = read(wiring.blobs.read(sha256_of(session, dataset.manifest_blob_id)), held_sha256(dataset))
         assert line.champion_id is not None
         champion = model_files(session, wiring.blobs, line.champion_id)
     samples = list(training_samples(wiring.blobs, ontology, rows))

@@ -1,4 +1,4 @@
-"""The labeling worker: chooses what people label, keeps their window of tasks filled, and takes what they say."""
+"""The labeling worker: chooses what people label, keeps their window of tasks filled, takes what they say, erases."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from engine.jobs.ledger import Lease
 from engine.ports import LabelToolRefused, LabelToolUnavailable
 from engine.stages.accept import accept
 from engine.stages.collect import collect
+from engine.stages.erase import erase
 from engine.stages.label_schedules import RECONCILE, ensure_all_label_schedules
 from engine.stages.push import lock_name, push
 from engine.stages.reconcile import reconcile
+from engine.stages.retention import ensure_all_retention_schedules, expire
 from engine.stages.select import select_batch
 from engine.store.tables.labels import ToolProject
 from engine.store.unit_of_work import Database
@@ -39,6 +41,7 @@ def run(settings: Settings) -> int:
         webhook = _Webhook(database, bridge, LabelToolHook(settings))
         with database.unit() as unit:
             ensure_all_label_schedules(unit)
+            ensure_all_retention_schedules(unit)
             unit.commit()
 
         def push_window(lease: Lease) -> object:
@@ -58,6 +61,8 @@ def run(settings: Settings) -> int:
             "push": final(push_window),
             "collect": final(collect_or_reconcile),
             "accept": final(lambda lease: accept(database, lease)),
+            "erase": final(lambda lease: erase(database, wiring.blobs, bridge, wiring.copies, lease)),
+            "expire": final(lambda lease: expire(database, lease)),
         }
         return run_worker("labeling", settings, handlers, database)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.adapters.torch.trainer import TorchTrainer
 from engine.jobs.ledger import Lease
+from engine.queries.erasures import runs_that_lost_rows
 from engine.stages.train import train
 from services.settings import Settings
 from services.wiring import opened
@@ -15,10 +16,14 @@ def run(settings: Settings) -> int:
     """Work until told to stop; returns the exit code."""
     trainer = TorchTrainer(settings.child_environment())
     with opened(settings) as wiring:
+        with wiring.database.read() as session:
+            erased = runs_that_lost_rows(session, list(wiring.copies.runs()))
+        for run_id in erased:  # this machine may have been off while something that they were laid out from was erased
+            wiring.copies.forget_run(run_id)
 
         def work(lease: Lease) -> object:
             # The run's own folder: another attempt on this machine goes on from the checkpoints in it.
-            folder = settings.data_dir / "runs" / str(lease.subject_id)
+            folder = wiring.copies.run_folder(lease.subject_id)
             folder.mkdir(parents=True, exist_ok=True)
             return train(wiring.database, wiring.blobs, trainer, lease, folder)
 

@@ -95,6 +95,7 @@ class Loop:
         *,
         number: int = 0,
         frames: int = 6,
+        vehicle: str | None = None,
         purposes: Sequence[str] = ("training", "evaluation"),
         tags: Mapping[str, str] | None = None,
         events: Sequence[Mapping[str, Any]] = (),
@@ -104,7 +105,7 @@ class Loop:
         film = self.folder / f"{split}-{seed}-{number}.mp4"
         scene.film(film, frames)
         document = {
-            "vehicle": {"external_id": f"v{seed % 3}", "platform": "sim"},
+            "vehicle": {"external_id": vehicle or f"v{seed % 3}", "platform": "sim"},
             "drive": {"external_id": f"{split}-{seed}", "split_group": f"{split}-{seed}", "split": split},
             "external_id": f"{split}-{seed}-{number}",
             "start_ns": START_NS + (seed * 1000 + number * 30) * 1_000_000_000,

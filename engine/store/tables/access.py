@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from engine.store.tables.metadata import CreatedAt, Id, InProject, Table
@@ -65,7 +65,12 @@ class IdempotencyKey(InProject, Table):
     """The answer that a principal's `Idempotency-Key` got, so that the same request gets it again."""
 
     __tablename__ = "idempotency_keys"
-    __table_args__ = (UniqueConstraint("project_id", "principal", "key"),)
+    __table_args__ = (
+        UniqueConstraint("project_id", "principal", "key"),
+        # An erasure finds the answers that told of a clip or of labels.
+        Index("ix_idempotency_keys_clip_id", text("(body ->> 'clip_id')")),
+        Index("ix_idempotency_keys_label_ids", text("(body -> 'label_ids')"), postgresql_using="gin"),
+    )
 
     id: Mapped[Id]
     principal: Mapped[str]
@@ -81,7 +86,7 @@ class AuditEntry(InProject, Table):
     """An act that changed what the fleet runs or who may do what."""
 
     __tablename__ = "audit_entries"
-    __table_args__ = (Index(None, "project_id", "at"),)
+    __table_args__ = (Index(None, "project_id", "at"), Index("ix_audit_entries_object_id", "object_id"))
 
     id: Mapped[Id]
     at: Mapped[CreatedAt]

@@ -126,6 +126,7 @@ class LabelTask(InProject, Table):
             postgresql_where=text("state IN ('intended', 'open')"),
         ),
         Index("ix_label_tasks_state", "project_id", "state"),
+        Index("ix_label_tasks_subject_id", "subject_id"),
     )
 
     id: Mapped[Id]
@@ -188,6 +189,8 @@ class Label(InProject, Table):
         ),
         CheckConstraint("source IN ('human', 'sensor', 'simulator', 'import', 'auto')", name="source"),
         Index("ix_labels_listing", "project_id", "id"),
+        Index("ix_labels_array_blob_id", "array_blob_id", postgresql_where=text("array_blob_id IS NOT NULL")),
+        Index("ix_labels_superseded_by_id", "superseded_by_id", postgresql_where=text("superseded_by_id IS NOT NULL")),
     )
 
     id: Mapped[Id]
@@ -221,6 +224,9 @@ class DatasetVersion(InProject, Table):
     content_sha256: Mapped[str]
     header: Mapped[dict[str, Any]]
     manifest_blob_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("blobs.id"))
+    # Set once rows were erased: the hash of what is left. `content_sha256` and `counts` stay what was frozen.
+    remaining_sha256: Mapped[str | None]
+    erased: Mapped[dict[str, Any] | None]
     counts: Mapped[dict[str, Any]]
     created_at: Mapped[CreatedAt]
 
@@ -246,7 +252,7 @@ class DatasetLabel(InProject, Table):
     __tablename__ = "dataset_labels"
 
     dataset_version_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("dataset_versions.id"), primary_key=True)
-    label_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("labels.id"), primary_key=True)
+    label_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("labels.id"), primary_key=True, index=True)
 
 
 class GoldenSet(InProject, Table):
@@ -263,6 +269,8 @@ class GoldenSet(InProject, Table):
     content_sha256: Mapped[str]
     header: Mapped[dict[str, Any]]
     manifest_blob_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("blobs.id"))
+    remaining_sha256: Mapped[str | None]
+    erased: Mapped[dict[str, Any] | None]
     blind: Mapped[bool]
     looks: Mapped[int] = mapped_column(server_default="0")
     created_at: Mapped[CreatedAt]
@@ -275,6 +283,7 @@ class GoldenSubject(InProject, Table):
     __table_args__ = (
         ForeignKeyConstraint(["subject_id", "split"], ["subjects.id", "subjects.split"]),
         CheckConstraint("split = 'golden'", name="only_golden"),
+        Index("ix_golden_subjects_subject_id", "subject_id"),
     )
 
     golden_set_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("golden_sets.id"), primary_key=True)

@@ -113,7 +113,7 @@ class Scoring(InProject, Table):
     id: Mapped[Id]
     clip_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("clips.id"))
     model_version_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("model_versions.id"), index=True)
-    predictions_blob_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("blobs.id"))
+    predictions_blob_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("blobs.id"), index=True)
     seconds: Mapped[float]
     created_at: Mapped[CreatedAt]
 
@@ -137,7 +137,7 @@ class Embedding(InProject, Table):
     __tablename__ = "embeddings"
 
     space_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("embedding_spaces.id"), primary_key=True)
-    subject_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("subjects.id"), primary_key=True)
+    subject_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("subjects.id"), primary_key=True, index=True)
     vector: Mapped[Any] = mapped_column(Vector(EMBEDDING_DIMENSIONS))
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
@@ -101,6 +102,9 @@ class Clip(InProject, Table):
         CheckConstraint("clock_source IN ('gps', 'ptp', 'ntp', 'device', 'unknown')", name="clock_source"),
         Index("ix_clips_listing", "project_id", "id"),
         Index("ix_clips_drive_id", "drive_id"),
+        Index("ix_clips_vehicle_id", "vehicle_id"),
+        Index("ix_clips_erasure_id", "erasure_id", postgresql_where=text("erasure_id IS NOT NULL")),
+        Index("ix_clips_retain_until", "retain_until", postgresql_where=text("retain_until IS NOT NULL")),
     )
 
     id: Mapped[Id]
@@ -122,11 +126,12 @@ class Clip(InProject, Table):
     allowed_purposes: Mapped[list[str]]
     region: Mapped[str | None]
     retain_until: Mapped[datetime | None]
-    legal_hold: Mapped[bool] = mapped_column(server_default="false")
     tags: Mapped[dict[str, Any]]
     telemetry: Mapped[list[Any]]
     events: Mapped[list[Any]]
     received_at: Mapped[CreatedAt]
+    # Set together with the state "erased"; the row itself goes in one of the erasure's later steps.
+    erasure_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("erasures.id"))
 
 
 class Calibration(InProject, Table):
@@ -158,7 +163,11 @@ class Stream(InProject, Table):
     """One camera's or sensor's recording in a clip, with its timestamps (PTS, in units of the time base)."""
 
     __tablename__ = "streams"
-    __table_args__ = (UniqueConstraint("clip_id", "name"), Index("ix_streams_blob_id", "blob_id"))
+    __table_args__ = (
+        UniqueConstraint("clip_id", "name"),
+        Index("ix_streams_blob_id", "blob_id"),
+        Index("ix_streams_calibration_id", "calibration_id", postgresql_where=text("calibration_id IS NOT NULL")),
+    )
 
     id: Mapped[Id]
     clip_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("clips.id"))
@@ -179,7 +188,11 @@ class Frame(InProject, Table):
     """One sampled instant of one stream; its id is derived from (clip, stream, PTS)."""
 
     __tablename__ = "frames"
-    __table_args__ = (UniqueConstraint("stream_id", "pts"), Index("ix_frames_clip_id", "clip_id"))
+    __table_args__ = (
+        UniqueConstraint("stream_id", "pts"),
+        Index("ix_frames_clip_id", "clip_id"),
+        Index("ix_frames_picture_blob_id", "picture_blob_id", postgresql_where=text("picture_blob_id IS NOT NULL")),
+    )
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
     clip_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("clips.id"))
@@ -200,6 +213,7 @@ class Subject(InProject, Table):
         CheckConstraint("kind IN ('frame', 'moment', 'span')", name="kind"),
         CheckConstraint("(kind = 'frame') = (frame_id IS NOT NULL)", name="frame"),
         Index("ix_subjects_clip_id", "clip_id"),
+        Index("ix_subjects_frame_id", "frame_id", postgresql_where=text("frame_id IS NOT NULL")),
     )
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
@@ -211,28 +225,10 @@ class Subject(InProject, Table):
     end_ns: Mapped[Nanoseconds]
 
 
-class Erasure(InProject, Table):
-    """A request to erase, and its receipt: what had used the data."""
+class ShownPicture(InProject, Table):
+    """What people were shown in a frame's stead because something had to be hidden: it goes when the frame goes."""
 
-    __tablename__ = "erasures"
+    __tablename__ = "shown_pictures"
 
-    id: Mapped[Id]
-    scope_kind: Mapped[str]
-    scope_id: Mapped[uuid.UUID]
-    requested_by: Mapped[str]
-    requested_at: Mapped[CreatedAt]
-    completed_at: Mapped[datetime | None]
-    receipt: Mapped[dict[str, Any] | None]
-
-
-class Tombstone(InProject, Table):
-    """What stays of an erased thing: that it was, and that it went."""
-
-    __tablename__ = "tombstones"
-    __table_args__ = (UniqueConstraint("object_kind", "object_id"),)
-
-    id: Mapped[Id]
-    erasure_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("erasures.id"))
-    object_kind: Mapped[str]
-    object_id: Mapped[uuid.UUID]
-    erased_at: Mapped[CreatedAt]
+    frame_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("frames.id"), primary_key=True)
+    blob_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("blobs.id"), primary_key=True, index=True)

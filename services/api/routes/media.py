@@ -45,7 +45,7 @@ def get_media(
         "ETag": f'"{sha256}-{w or 0}"',
         "X-Content-Type-Options": "nosniff",
     }
-    if request.headers.get("if-none-match") == headers["ETag"]:
+    if request.headers.get("if-none-match") == headers["ETag"] and wiring.blobs.exists(sha256):
         return Response(status_code=304, headers=headers)
     try:
         stored = wiring.blobs.read(sha256)

@@ -108,6 +108,9 @@ class DatasetOut(BaseModel):
     content_sha256: str
     header: dict[str, Any]
     counts: dict[str, Any]
+    remaining_sha256: str | None
+    """Set once rows were erased: the hash of what the manifest still holds."""
+    erased: dict[str, Any] | None
     manifest_sha256: str
     created_at: datetime
 
@@ -122,6 +125,8 @@ class GoldenSetOut(BaseModel):
     line: str
     ontology_id: uuid.UUID
     content_sha256: str
+    remaining_sha256: str | None
+    erased: dict[str, Any] | None
     subjects: int
     blind: bool
     looks: int

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from engine.queries import clips as views
+from engine.queries import erasures
 from engine.queries.model_page import numbers_of
 from services.dashboard.page_route import PageRoute
 from services.dashboard.rendering import render
@@ -19,7 +20,7 @@ from services.dashboard.visitor import Visitor, seeing
 router = APIRouter(prefix="/clips", route_class=PageRoute)
 
 CLIPS = 50
-STATES = ("received", "scored", "expired", "erased")
+STATES = ("received", "scored", "erased")
 MOST_FRAMES = 60
 
 Reader = Annotated[Visitor, Depends(seeing("clips:read"))]
@@ -64,6 +65,9 @@ def clips(
 def clip(request: Request, clip_id: uuid.UUID, who: Reader, model: uuid.UUID | None = None) -> Response:
     """One clip, through the eyes of one model version: the newest that has scored it, or the one asked for."""
     with who.wiring.database.read() as session:
+        erasure = erasures.of_clip(session, who.principal.project_id, clip_id)
+        if erasure is not None:
+            return render(request, "erased.html", status=410, visitor=who, clip_id=clip_id, erasure=erasure)
         found = views.detail(session, who.principal.project_id, clip_id)
         numbers = numbers_of(
             session, [identity for used in found["lineage"]["used_by"] for identity in used["model_version_ids"]]

@@ -1,10 +1,11 @@
 """Simulated evidence: models of known quality on a golden set whose drives are each easier or harder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from engine.domain.ontology import Head, Kind, LabelTool
+from engine.evidence.gate import GateVerdict
 from engine.evidence.gate_input import GateInput, GateRules, GoldenSubject, ModelEvidence
 from engine.evidence.noise import Margin
 from engine.evidence.statistic import Statistic
@@ -98,3 +99,21 @@ def _answered(head: Head, generator: np.random.Generator, level: float, truth: n
         "n_truth": [float(count) for count in truth],
         "missing": [0.0],
     }
+
+
+def broken(verdict: GateVerdict) -> list[tuple[str | None, str]]:
+    return [(reason.head, reason.rule) for reason in verdict.reasons if not reason.held]
+
+
+def without(model: ModelEvidence, head: str, subject: str | None = None) -> ModelEvidence:
+    statistics = {name: dict(by_subject) for name, by_subject in model.statistics.items()}
+    if subject is None:
+        del statistics[head]
+    else:
+        del statistics[head][subject]
+    return replace(model, statistics=statistics)
+
+
+def put(model: ModelEvidence, head: str, **values: list[float]) -> ModelEvidence:
+    changed = {subject: {**statistic, **values} for subject, statistic in model.statistics[head].items()}
+    return replace(model, statistics={**model.statistics, head: changed})
