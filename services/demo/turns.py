@@ -215,6 +215,7 @@ class Loop:
         start: str = "warm",
         seed: int = 0,
         noise_seeds: Sequence[int] = (),
+        overrides: Mapping[str, Any] | None = None,
     ) -> None:
         """Freeze, train, judge, and promote if the gate says so."""
         turn.targets = list(targets)
@@ -226,6 +227,7 @@ class Loop:
                 start=start,
                 seed=seed,
                 noise_seeds=noise_seeds,
+                overrides=overrides,
             )
             champion = unit.session.get_one(ModelLine, self.line_id).champion_id
             turn.champion = unit.session.get_one(ModelVersion, champion).number if champion else None
