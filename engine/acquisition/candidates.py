@@ -24,7 +24,8 @@ class Candidate:
 
     `quantiles` by head: the uncertainty's place in [0, 1] on the fixed reference of the model version that scored it
     (see quantiles.py); every candidate of one call is scored by the same model version. `embedding` has unit length.
-    `class_scores` by head and class: the highest score of that class in the prediction.
+    `class_scores` by head and class: the highest score of that class in the prediction. `drive_id` names what
+    `capture_ns` can be compared within, which is less than a drive where a clock is wrong.
     """
 
     subject_id: str

@@ -163,7 +163,7 @@ class BlobWriter:
         self._opened().flush()
         return self._path
 
-    def write(self, chunk: bytes) -> int:
+    def write(self, chunk: bytes | memoryview) -> int:
         """Raises BlobTooLarge, and aborts, when the blob would pass `max_bytes`."""
         file = self._opened()
         if self._max_bytes is not None and self._size + len(chunk) > self._max_bytes:

@@ -11,6 +11,9 @@ from typing import Any
 
 EARLIEST_NS = 1_420_070_400_000_000_000  # 2015-01-01; a clock that never met a time source starts at 1970 or 2000
 FUTURE_NS = 2 * 86_400 * 1_000_000_000
+FPS_TOLERANCE = 0.1  # a nominal rate is not met to the frame, and cameras drop some
+# Tags that are read off a clock. Where it is wrong they say nothing, whoever wrote them.
+CLOCK_TAGS = frozenset({"time_of_day", "hour", "weekday", "date", "month", "season", "year"})
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,23 @@ class StreamManifest:
     sha256: str | None
     start_offset_ns: int
     calibration: SensorCalibration | None
+    codec: str | None = None
+    width: int | None = None
+    height: int | None = None
+    fps: float | None = None
+
+    def disagreement(self, codec: str, width: int, height: int, fps: float | None) -> str | None:
+        """What is announced otherwise than the media has it, in words; None where all agrees or nothing was announced.
+
+        `fps` is what the frames' times come to, None for a single frame.
+        """
+        pairs = (("codec", self.codec, codec), ("width", self.width, width), ("height", self.height, height))
+        for name, announced, found in pairs:
+            if announced is not None and announced != found:
+                return f"{name} {announced} was announced, the media has {found}"
+        if self.fps is not None and fps is not None and abs(self.fps - fps) > FPS_TOLERANCE * fps:
+            return f"{self.fps:g} frames a second were announced, the media has {fps:.4g}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -85,8 +105,16 @@ class ClipManifest:
         return digest({**document, "streams": streams})
 
     def clock_is_suspect(self, now_ns: int) -> bool:
-        """Whether the clip's clock is so far off that its times mean nothing: over two days ahead, or before 2015."""
-        return self.start_ns < EARLIEST_NS or self.start_ns > now_ns + FUTURE_NS
+        """Whether the clip's clock is so far off that its times mean nothing.
+
+        It is when it stands before 2015 or over two days ahead of ours, or when the sender says that it may be off by
+        more than that.
+        """
+        return (
+            self.start_ns < EARLIEST_NS
+            or self.start_ns > now_ns + FUTURE_NS
+            or (self.clock_error_ns is not None and self.clock_error_ns > FUTURE_NS)
+        )
 
 
 def digest(document: Mapping[str, Any]) -> str:

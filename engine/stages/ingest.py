@@ -179,13 +179,21 @@ def _probe(probe: MediaProbe, manifest: ClipManifest, files: Mapping[str, Receiv
     found = {}
     for stream in manifest.streams:
         try:
-            found[stream.name] = probe.probe(files[stream.name].path)
+            media = found[stream.name] = probe.probe(files[stream.name].path)
         except MediaRejected as refused:
             raise Invalid(
                 "media-rejected",
                 f"stream {stream.name!r}: {refused}",
                 "check that the file plays, and send an MP4 with H.264 video",
             ) from refused
+        fps = (len(media.pts) - 1) / media.duration_s if media.duration_s > 0 else None
+        lie = stream.disagreement(media.codec, media.width, media.height, fps)
+        if lie is not None:
+            raise Invalid(
+                "stream-mismatch",
+                f"stream {stream.name!r}: {lie}",
+                "correct the manifest, or send the file that it speaks of; what is not announced is read from the file",
+            )
     return found
 
 

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from engine.acquisition.quantiles import reference_knots
 from engine.domain.answers import Answer
+from engine.domain.manifest import CLOCK_TAGS
 from engine.domain.ontology import Ontology
 from engine.evidence.dumb_baseline import constant_answer
 from engine.evidence.gate import GateVerdict, decide
@@ -39,6 +40,7 @@ from engine.store.predictions import MEDIA_TYPE, Prediction, write
 from engine.store.tables.labels import DatasetVersion, GoldenSet
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import GateReport, GoldenEvidence, ModelLine, ModelVersion, Run, SeedNoise
+from engine.store.tables.recordings import Clip
 from engine.store.unit_of_work import Database, UnitOfWork
 
 BATCH = 16
@@ -224,6 +226,8 @@ def _record_evidence(
 def _golden(session: Session, blobs: BlobStore, row: GoldenSet, line: ModelLine) -> _Golden:
     _, rows = read(blobs.read(sha256_of(session, row.manifest_blob_id)), held_sha256(row))
     tags = line.settings.get("slices", SLICES)
+    clips = {uuid.UUID(row.clip_id) for row in rows}
+    adrift = set(map(str, session.scalars(select(Clip.id).where(Clip.id.in_(clips), Clip.clock_suspect))))
     subjects = []
     for subject, labels in by_subject(rows):
         known = json.loads(labels[0].tags)
@@ -233,7 +237,12 @@ def _golden(session: Session, blobs: BlobStore, row: GoldenSet, line: ModelLine)
                 split_group=labels[0].split_group,
                 clip_id=labels[0].clip_id,
                 heads=frozenset(label.head for label in labels),
-                slices=frozenset(f"{tag}={known[tag]}" for tag in tags if tag in known),
+                # A clip whose clock is wrong stands in no slice of time.
+                slices=frozenset(
+                    f"{tag}={known[tag]}"
+                    for tag in tags
+                    if tag in known and not (tag in CLOCK_TAGS and labels[0].clip_id in adrift)
+                ),
             )
         )
     return _Golden(row, rows, subjects)

@@ -229,7 +229,7 @@ def _pool(session: Session, campaign: Campaign, line: ModelLine) -> list[Candida
     return [
         Candidate(
             subject_id=str(subject),
-            drive_id=str(clip.drive_id),
+            drive_id=_timeline(clip.drive_id, clip.id, clip.clock_suspect),
             clip_id=str(clip.id),
             stream=stream,
             capture_ns=capture_ns,
@@ -286,9 +286,17 @@ def _labelled_embeddings(session: Session, campaign: Campaign, line: ModelLine) 
 def _occupied(session: Session, campaign: Campaign, line: ModelLine) -> list[Instant]:
     """When the labelled and the queued were taken: their neighbours are redundant."""
     rows = session.execute(
-        select(Clip.drive_id, Stream.name, Frame.capture_ns)
+        select(Clip.drive_id, Clip.id, Clip.clock_suspect, Stream.name, Frame.capture_ns)
         .join(Stream, Stream.id == Frame.stream_id)
         .join(Clip, Clip.id == Frame.clip_id)
         .where(Frame.id.in_(_settled(campaign, line)))
     )
-    return [Instant(str(drive), stream, at) for drive, stream, at in rows]
+    return [Instant(_timeline(drive, clip, suspect), stream, at) for drive, clip, suspect, stream, at in rows]
+
+
+def _timeline(drive_id: uuid.UUID, clip_id: uuid.UUID, clock_suspect: bool) -> str:
+    """Within what times can be compared: the drive, but only the clip itself where its clock is wrong.
+
+    A clock that starts at 1970 with each clip would make all clips of a drive one moment.
+    """
+    return str(clip_id if clock_suspect else drive_id)

@@ -16,7 +16,7 @@ from engine.store.tables.recordings import Blob
 
 def register(session: Session, project_id: uuid.UUID, stored: StoredBlob, media_type: str) -> Blob:
     """The row of managed bytes; the same bytes in the same project are one row."""
-    session.execute(
+    added = session.scalars(
         insert(Blob)
         .values(
             id=new_id(),
@@ -27,8 +27,12 @@ def register(session: Session, project_id: uuid.UUID, stored: StoredBlob, media_
             storage="managed",
         )
         .on_conflict_do_nothing(index_elements=["project_id", "sha256"])
+        .returning(Blob)
+    ).one_or_none()
+    return (
+        added
+        or session.execute(select(Blob).where(Blob.project_id == project_id, Blob.sha256 == stored.sha256)).scalar_one()
     )
-    return session.execute(select(Blob).where(Blob.project_id == project_id, Blob.sha256 == stored.sha256)).scalar_one()
 
 
 def known(session: Session, sha256s: Collection[str]) -> set[str]:

@@ -1,4 +1,7 @@
-"""Rows about what the fleet sent. `ensure_…` is safe when several transactions do it at once."""
+"""Rows about what the fleet sent. `ensure_…` is safe when several transactions do it at once.
+
+Nearly always the row is there already, so it is looked for before it is inserted: then one statement does.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,16 @@ from engine.store.tables.recordings import (
 
 def ensure_vehicle(session: Session, project_id: uuid.UUID, external_id: str, platform: str) -> Vehicle:
     """The vehicle with this external id; its platform is that of its first clip."""
+    wanted = select(Vehicle).where(Vehicle.project_id == project_id, Vehicle.external_id == external_id)
+    found = session.scalars(wanted).one_or_none()
+    if found is not None:
+        return found
     session.execute(
         insert(Vehicle)
         .values(id=new_id(), project_id=project_id, external_id=external_id, platform=platform)
         .on_conflict_do_nothing(index_elements=["project_id", "external_id"])
     )
-    return session.execute(
-        select(Vehicle).where(Vehicle.project_id == project_id, Vehicle.external_id == external_id)
-    ).scalar_one()
+    return session.scalars(wanted).one()
 
 
 def share_vehicle(session: Session, vehicle_id: uuid.UUID) -> None:
@@ -45,18 +50,24 @@ def share_vehicle(session: Session, vehicle_id: uuid.UUID) -> None:
 
 def ensure_split_group(session: Session, project_id: uuid.UUID, name: str, split: str, policy: str) -> SplitGroup:
     """The split group of this name. `split` and `policy` count at first sight only: a split is decided once."""
+    wanted = select(SplitGroup).where(SplitGroup.project_id == project_id, SplitGroup.name == name)
+    found = session.scalars(wanted).one_or_none()
+    if found is not None:
+        return found
     session.execute(
         insert(SplitGroup)
         .values(id=new_id(), project_id=project_id, name=name, split=split, policy=policy)
         .on_conflict_do_nothing(index_elements=["project_id", "name"])
     )
-    return session.execute(
-        select(SplitGroup).where(SplitGroup.project_id == project_id, SplitGroup.name == name)
-    ).scalar_one()
+    return session.scalars(wanted).one()
 
 
 def ensure_drive(session: Session, vehicle: Vehicle, external_id: str, group: SplitGroup) -> Drive:
     """The vehicle's drive with this external id; one that was there before may be in another split group."""
+    wanted = select(Drive).where(Drive.vehicle_id == vehicle.id, Drive.external_id == external_id)
+    found = session.scalars(wanted).one_or_none()
+    if found is not None:
+        return found
     session.execute(
         insert(Drive)
         .values(
@@ -69,13 +80,17 @@ def ensure_drive(session: Session, vehicle: Vehicle, external_id: str, group: Sp
         )
         .on_conflict_do_nothing(index_elements=["project_id", "vehicle_id", "external_id"])
     )
-    return session.execute(
-        select(Drive).where(Drive.vehicle_id == vehicle.id, Drive.external_id == external_id)
-    ).scalar_one()
+    return session.scalars(wanted).one()
 
 
 def ensure_calibration(session: Session, project_id: uuid.UUID, calibration: SensorCalibration) -> uuid.UUID:
     """The id of the calibration with this content."""
+    wanted = select(Calibration.id).where(
+        Calibration.project_id == project_id, Calibration.digest == calibration.digest
+    )
+    found = session.scalars(wanted).one_or_none()
+    if found is not None:
+        return found
     session.execute(
         insert(Calibration)
         .values(
@@ -89,9 +104,7 @@ def ensure_calibration(session: Session, project_id: uuid.UUID, calibration: Sen
         )
         .on_conflict_do_nothing(index_elements=["project_id", "digest"])
     )
-    return session.execute(
-        select(Calibration.id).where(Calibration.project_id == project_id, Calibration.digest == calibration.digest)
-    ).scalar_one()
+    return session.scalars(wanted).one()
 
 
 def find_clip(session: Session, project_id: uuid.UUID, vehicle_external_id: str, external_id: str) -> Clip | None:
@@ -138,25 +151,26 @@ def claims(session: Session, project_id: uuid.UUID, sha256s: Collection[str]) ->
 
 def add_clip(session: Session, values: dict[str, Any]) -> tuple[Clip, bool]:
     """Insert a clip by its columns. Returns the vehicle's clip of that external id, and whether it is the new one."""
-    inserted = session.execute(
-        insert(Clip)
-        .values(**values)
-        .on_conflict_do_nothing(index_elements=["project_id", "vehicle_id", "external_id"])
-        .returning(Clip.id)
-    ).scalar_one_or_none()
-    clip = session.execute(
-        select(Clip).where(Clip.vehicle_id == values["vehicle_id"], Clip.external_id == values["external_id"])
-    ).scalar_one()
-    return clip, inserted is not None
+    added = session.scalars(
+        insert(Clip).on_conflict_do_nothing(index_elements=["project_id", "vehicle_id", "external_id"]).returning(Clip),
+        values,  # apart from the statement, which is built and compiled once that way
+    ).one_or_none()
+    if added is not None:
+        return added, True
+    earlier = select(Clip).where(Clip.vehicle_id == values["vehicle_id"], Clip.external_id == values["external_id"])
+    return session.scalars(earlier).one(), False
 
 
 def claim_media(session: Session, project_id: uuid.UUID, sha256: str, drive_id: uuid.UUID) -> uuid.UUID:
     """Claim these bytes for a drive. Returns the drive that has them, which is another one if it was there first."""
-    session.execute(
+    claimed = session.execute(
         insert(MediaClaim)
         .values(id=new_id(), project_id=project_id, sha256=sha256, drive_id=drive_id)
         .on_conflict_do_nothing(index_elements=["project_id", "sha256"])
-    )
+        .returning(MediaClaim.drive_id)
+    ).scalar_one_or_none()
+    if claimed is not None:
+        return claimed
     return session.execute(
         select(MediaClaim.drive_id).where(MediaClaim.project_id == project_id, MediaClaim.sha256 == sha256)
     ).scalar_one()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response, Security
@@ -18,8 +18,9 @@ from services.wiring import Wiring
 _bearer = HTTPBearer(auto_error=False, description="A scoped token, or a device's key.")
 
 
-def wiring_of(request: Request) -> Wiring:
+async def wiring_of(request: Request) -> Wiring:
     """The adapters of this process, opened when it started."""
+    # This and `having` are async, as what never waits needs no thread: each would be handed to one and back.
     wiring: Wiring = request.app.state.wiring
     return wiring
 
@@ -49,10 +50,10 @@ def caller(wiring: Wired, credentials: Annotated[HTTPAuthorizationCredentials | 
 Caller = Annotated[Principal, Depends(caller)]
 
 
-def having(scope: str) -> Callable[[Principal], Principal]:
+def having(scope: str) -> Callable[[Principal], Awaitable[Principal]]:
     """A dependency: the caller, who must have this scope. Raises NotAllowed."""
 
-    def check(principal: Caller) -> Principal:
+    async def check(principal: Caller) -> Principal:
         principal.demand(scope)
         return principal
 

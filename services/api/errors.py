@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from engine.adapters.blobs import BlobTooLarge
 from engine.adapters.video.pool import MediaPoolBusy
@@ -86,7 +87,8 @@ def problem(
 def of_validation(error: RequestValidationError) -> JSONResponse:
     """422, with a pointer to every field that is wrong."""
     found = [
-        {"pointer": "/" + "/".join(str(part) for part in item["loc"]), "detail": item["msg"]} for item in error.errors()
+        {"pointer": _short("/" + "/".join(str(part) for part in item["loc"])), "detail": _short(item["msg"])}
+        for item in error.errors()
     ]
     first = found[0] if found else {"pointer": "/", "detail": "is not valid"}
     return problem(
@@ -97,6 +99,11 @@ def of_validation(error: RequestValidationError) -> JSONResponse:
         "correct the fields in `errors`; /openapi.json says what each takes",
         errors=found[:50],
     )
+
+
+def _short(text: str, most: int = 500) -> str:
+    """A text that may hold what was sent, such as the name of an unknown field: no answer is as long as its request."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
 def install(app: FastAPI, shown: Shown = lambda request, told: told) -> None:
@@ -122,6 +129,12 @@ def install(app: FastAPI, shown: Shown = lambda request, told: told) -> None:
     @handles(HttpRefusal)
     def bad_request(request: Request, error: HttpRefusal) -> JSONResponse:
         return problem(error.status, error.code, error.detail, error.hint)
+
+    @handles(ClientDisconnect)
+    def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
+        # Vehicles drive into tunnels: this is no failure of ours, and nobody is there to be told.
+        log.info("sender gone", method=request.method, path=request.url.path)
+        return problem(400, "broken-off", "the request broke off before its end", "send it again, whole")
 
     @handles(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

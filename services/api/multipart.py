@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from email.message import Message
 from types import TracebackType
@@ -14,13 +14,14 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser
 
 from engine.adapters.blobs import BlobTooLarge, BlobWriter, LocalBlobStore
+from services.api.body_limit import DRAIN_BYTES
 from services.api.errors import HttpRefusal
 
 BATCH_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_PARTS = 80
-# So much of a refused body is still read, so that a client that sends it all before it listens hears the answer.
-DRAIN_BYTES = 8 << 20
+# To join large chunks takes longer than to hash them; to parse a multitude of small ones apart takes longer still.
+MANY_CHUNKS = 64
 
 
 class Form:
@@ -56,13 +57,16 @@ class Form:
             },
         )
 
-    def feed(self, chunk: bytes) -> None:
-        """The next bytes of the body."""
-        self._left -= len(chunk)
+    def feed(self, chunks: Sequence[bytes]) -> None:
+        """The next bytes of the body, in order."""
+        self._left -= sum(map(len, chunks))
         if self._left < 0:
             raise BlobTooLarge(f"the request has more than {self._max_bytes} bytes")
+        if len(chunks) > MANY_CHUNKS:
+            chunks = [b"".join(chunks)]
         try:
-            self._parser.write(chunk)
+            for chunk in chunks:
+                self._parser.write(chunk)
         except MultipartParseError as error:
             raise HttpRefusal(
                 400,
@@ -115,7 +119,7 @@ class Form:
 
     def _part_data(self, data: bytes, start: int, end: int) -> None:
         if self._file is not None:
-            self._file.write(data[start:end])
+            self._file.write(memoryview(data)[start:end])
         elif self._document is not None:
             if len(self._document) + end - start > MAX_DOCUMENT_BYTES:
                 raise HttpRefusal(
@@ -140,15 +144,16 @@ async def received(
         raise BlobTooLarge(f"the request has {announced} bytes, at most {max_bytes} are taken")
     with Form(_boundary(request), blobs, is_document, max_bytes) as form:
         stream = request.stream()
-        batch = bytearray()
+        batch: list[bytes] = []
+        waiting = 0
         try:
             async for chunk in stream:
-                batch.extend(chunk)
-                if len(batch) >= BATCH_BYTES:
-                    await run_in_threadpool(form.feed, bytes(batch))
-                    batch.clear()
-            if batch:
-                await run_in_threadpool(form.feed, bytes(batch))
+                batch.append(chunk)
+                waiting += len(chunk)
+                if waiting >= BATCH_BYTES:
+                    await run_in_threadpool(form.feed, batch)
+                    batch, waiting = [], 0
+            await run_in_threadpool(form.feed, batch)
             form.finish()
         except (HttpRefusal, BlobTooLarge):
             drained = 0

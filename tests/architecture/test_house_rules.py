@@ -55,7 +55,7 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 
 def test_every_package_has_an_empty_init() -> None:
-    packages = {path.parent for path in sources("engine", "models", "services")}
+    packages = {path.parent for path in sources(*PACKAGES)}
     missing = [str(folder.relative_to(ROOT)) for folder in packages if not (folder / "__init__.py").exists()]
     filled = [str(p.relative_to(ROOT)) for p in sources(*PACKAGES) if p.name == "__init__.py" and p.read_text().strip()]
     assert missing == []

@@ -73,7 +73,7 @@ def answer(request: dict[str, Any], payload: bytes, limits: MediaLimits) -> Iter
 
 def probe(path: Path, limits: MediaLimits) -> tuple[dict[str, Any], bytes]:
     with container.opened(path, limits) as (media, stream, packets):
-        container.check_decodes(media, stream, packets)
+        container.check_decodes(media, stream, packets, limits)
         time_base = stream.time_base
         assert time_base is not None  # opened refuses a stream without one
         header = {
@@ -109,7 +109,7 @@ def frames(path: Path, targets: list[int], limits: MediaLimits) -> Iterator[tupl
                 raise MediaRejected(f"the video ends before PTS {pts}: the file is damaged; send it again")
             if frame.pts != pts:
                 raise MediaRejected(f"the frame at PTS {pts} does not decode: the file is damaged; send it again")
-            container.check_frame(frame, stream)
+            container.check_frame(frame, stream, limits)
             reached = order[pts]
             try:
                 pixels = np.ascontiguousarray(frame.to_ndarray(format="rgb24"))

@@ -27,6 +27,10 @@ CODECS = frozenset({"h264", "hevc", "av1", "vp8", "vp9", "mjpeg", "mpeg4"})
 BOXES = 100_000  # of the outermost kind that are looked at: a fragment has two
 DOUBTFUL_DECODED = 4  # more of them would be a cost that the sender sets
 ADVICE = "record it as H.264 in MP4 and send it again"
+_OPTIONS = {"format_whitelist": CONTAINERS, "protocol_whitelist": "none"}
+# As it opens a file FFmpeg decodes its first frames, to learn by how much they are reordered. That is a fourth of what
+# a probe costs, and there is nothing to learn where the frames of an MP4 stand in their order.
+_HASTY_OPTIONS = {**_OPTIONS, "skip_frame": "all", "probesize": "65536"}
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,14 @@ class Packets:
     """The timestamps that a stream's packets show, ascending.
 
     `pts` are all frames that are to be seen; `key_pts` the key frames, unseen ones before an edit list's start too;
-    `doubtful_pts` the seen frames that the container's index calls key frames although their bytes don't look like it.
+    `doubtful_pts` the seen frames that the container's index calls key frames although their bytes don't look like it;
+    `reordered` whether the frames are to be seen in another order than that of the file.
     """
 
     pts: list[int]
     key_pts: list[int]
     doubtful_pts: list[int]
+    reordered: bool
 
     def key_for(self, pts: int) -> int | None:
         """The last key frame at or before `pts`, from which `pts` can be decoded."""
@@ -52,24 +58,33 @@ def opened(path: Path, limits: MediaLimits) -> Iterator[tuple[InputContainer, Vi
     """The file's one video stream, within the limits, and what all of its packets show. Raises MediaRejected."""
     with _regular_file(path, limits) as file:
         file_bytes = os.fstat(file.fileno()).st_size
-        if file.read(8)[4:] == b"ftyp":
+        is_mp4 = file.read(8)[4:] == b"ftyp"
+        if is_mp4:
             _check_boxes(file, file_bytes)
-        file.seek(0)
-        try:
-            container = av.open(
-                file,
-                mode="r",
-                options={"format_whitelist": CONTAINERS, "protocol_whitelist": "none"},
-                metadata_errors="replace",
-            )
-        except (av.FFmpegError, ValueError) as error:
-            raise MediaRejected(
-                f"this is no whole video file of a kind that we read (MP4, MOV, Matroska, WebM, AVI): {_plain(error)}; "
-                f"if it was cut off, send it again, else {ADVICE}"
-            ) from error
-        with container:
+            with _container(file, _HASTY_OPTIONS) as container:
+                if all(_has_size(stream) for stream in container.streams.video):
+                    stream = _video_stream(container, limits)
+                    packets = _read_packets(container, stream, limits, file_bytes)
+                    if not packets.reordered:
+                        yield container, stream, packets
+                        return
+        with _container(file, _OPTIONS) as container:
             stream = _video_stream(container, limits)
             yield container, stream, _read_packets(container, stream, limits, file_bytes)
+
+
+@contextmanager
+def _container(file: BinaryIO, options: dict[str, str]) -> Iterator[InputContainer]:
+    file.seek(0)
+    try:
+        container = av.open(file, mode="r", options=options, metadata_errors="replace")
+    except (av.FFmpegError, ValueError) as error:
+        raise MediaRejected(
+            f"this is no whole video file of a kind that we read (MP4, MOV, Matroska, WebM, AVI): {_plain(error)}; "
+            f"if it was cut off, send it again, else {ADVICE}"
+        ) from error
+    with container:
+        yield container
 
 
 def decode_from(container: InputContainer, stream: VideoStream, packets: Packets, pts: int) -> Iterator[VideoFrame]:
@@ -90,13 +105,19 @@ def decode_from(container: InputContainer, stream: VideoStream, packets: Packets
     raise MediaRejected(f"the frame at PTS {pts} can't be decoded: no key frame leads to it; send the file again")
 
 
-def check_decodes(container: InputContainer, stream: VideoStream, packets: Packets) -> None:
+def check_decodes(container: InputContainer, stream: VideoStream, packets: Packets, limits: MediaLimits) -> None:
     """Decode the first frame, the last key frame and key frames in doubt. Raises MediaRejected."""
+    # Threads that decode several frames at once may tell of damage after they gave the frame away: by chance.
+    stream.codec_context.thread_type = "SLICE"
     last_key = max((pts for pts in packets.key_pts if pts >= packets.pts[0]), default=packets.pts[0])
     for pts in sorted({packets.pts[0], last_key, *packets.doubtful_pts[:DOUBTFUL_DECODED]}):
+        alone = _decode_alone(container, stream, packets, pts)
+        if alone is not None:
+            check_frame(alone, stream, limits)
+            continue
         for frame in decode_from(container, stream, packets, pts):
             if frame.pts is not None and frame.pts >= pts:
-                check_frame(frame, stream)
+                check_frame(frame, stream, limits)
                 break
         else:
             raise MediaRejected(f"the video ends before PTS {pts} when decoded: it is damaged; send the file again")
@@ -104,8 +125,31 @@ def check_decodes(container: InputContainer, stream: VideoStream, packets: Packe
             raise MediaRejected(f"the frame at PTS {pts} does not decode: the video is damaged; send the file again")
 
 
-def check_frame(frame: VideoFrame, stream: VideoStream) -> None:
-    """Raises MediaRejected for a frame that was patched over a hole, or has another size than the stream."""
+def _decode_alone(container: InputContainer, stream: VideoStream, packets: Packets, pts: int) -> VideoFrame | None:
+    """The key frame at `pts` from its one packet, without those that a decoder would wish to see first.
+
+    None where it is no key frame, or does not come whole from one packet: then it has to be decoded with what follows.
+    """
+    place = bisect_right(packets.key_pts, pts) - 1
+    if place < 0 or packets.key_pts[place] != pts:
+        return None
+    try:
+        container.seek(pts, stream=stream, backward=True)
+        packet = next(container.demux(stream))
+        if packet.pts != pts:
+            return None
+        decoder = stream.codec_context
+        frames = decoder.decode(packet) or decoder.decode(None)
+        decoder.flush_buffers()
+    except av.FFmpegError as error:
+        raise _does_not_decode(error) from error
+    whole = len(frames) == 1 and frames[0].pts == pts and not frames[0].is_corrupt
+    return frames[0] if whole else None
+
+
+def check_frame(frame: VideoFrame, stream: VideoStream, limits: MediaLimits) -> None:
+    """Raises MediaRejected for a frame that was patched over a hole, is too large, or has another size than others."""
+    _check_size(frame.width, frame.height, limits)  # the container's header may have named another one
     if frame.is_corrupt:
         raise MediaRejected(f"the frame at PTS {frame.pts} is damaged; send the file again")
     if (frame.width, frame.height) != (stream.codec_context.width, stream.codec_context.height):
@@ -140,7 +184,8 @@ def _read_packets(container: InputContainer, stream: VideoStream, limits: MediaL
                 raise MediaRejected(f"more than {limits.frames} frames: send shorter clips")
     except av.FFmpegError as error:
         raise MediaRejected(f"the packets can't be read to the end: {_plain(error)}; send the file again") from error
-    packets = Packets(sorted(pts), sorted(key_pts), sorted(doubtful_pts))
+    shown = sorted(pts)
+    packets = Packets(shown, sorted(key_pts), sorted(doubtful_pts), reordered=pts != shown)
     _check_packets(packets, Fraction(stream.time_base or 0), limits)
     return packets
 
@@ -152,7 +197,11 @@ def _decode(container: InputContainer, stream: VideoStream, key_pts: int) -> Ite
             if isinstance(frame, VideoFrame):
                 yield frame
     except av.FFmpegError as error:
-        raise MediaRejected(f"the video does not decode: {_plain(error)}; {ADVICE}") from error
+        raise _does_not_decode(error) from error
+
+
+def _does_not_decode(error: Exception) -> MediaRejected:
+    return MediaRejected(f"the video does not decode: {_plain(error)}; {ADVICE}")
 
 
 @contextmanager
@@ -210,16 +259,25 @@ def _video_stream(container: InputContainer, limits: MediaLimits) -> VideoStream
     width, height = codec.width, codec.height
     if width < 1 or height < 1:
         raise MediaRejected(f"the video has no size ({width}x{height}): {ADVICE}")
-    if width > limits.width or height > limits.height or width * height > limits.pixels:
-        raise MediaRejected(
-            f"{width}x{height} pixels, at most {limits.width}x{limits.height} and {limits.pixels} in all are taken: "
-            "record at a smaller size"
-        )
+    _check_size(width, height, limits)
     # The decoder's own cap as well: a stream may change its size behind its headers.
     codec.options = {"max_pixels": str(limits.pixels)}
     codec.thread_type = "AUTO"
     codec.thread_count = limits.decoder_threads
     return stream
+
+
+def _check_size(width: int, height: int, limits: MediaLimits) -> None:
+    if width > limits.width or height > limits.height or width * height > limits.pixels:
+        raise MediaRejected(
+            f"{width}x{height} pixels, at most {limits.width}x{limits.height} and {limits.pixels} in all are taken: "
+            "record at a smaller size"
+        )
+
+
+def _has_size(stream: VideoStream) -> bool:
+    codec = stream.codec_context
+    return codec is not None and codec.width > 0 and codec.height > 0
 
 
 _ATTACHED_PICTURE = 0x400  # a cover image, AV_DISPOSITION_ATTACHED_PIC

@@ -16,6 +16,7 @@ TimeNs = Annotated[int, Field(ge=0, le=9_000_000_000_000_000_000)]
 """UTC, in nanoseconds since 1970; up to the year 2255."""
 OffsetNs = Annotated[int, Field(ge=-86_400_000_000_000, le=86_400_000_000_000)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Pixels = Annotated[int, Field(ge=1, le=65_535)]
 Pts = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 

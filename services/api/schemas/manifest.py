@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
 
 from engine.domain.manifest import ClipManifest, SensorCalibration, StreamManifest
-from services.api.schemas.fields import JsonObject, Name, OffsetNs, Posted, Sha256, Text, TimeNs, storable
+from services.api.schemas.fields import JsonObject, Name, OffsetNs, Pixels, Posted, Sha256, Text, TimeNs, storable
 
 Row = tuple[float, float, float, float]
 
@@ -64,6 +64,12 @@ class StreamIn(Posted):
     sha256: Sha256 | None = Field(None, description="If given, the bytes must hash to it.")
     start_offset_ns: OffsetNs = 0
     calibration: CalibrationIn | None = None
+    codec: Name | None = Field(None, description="If given, the media must have it: h264, hevc, av1, …")
+    width: Pixels | None = Field(None, description="If given, the media must have it, in pixels; `height` likewise.")
+    height: Pixels | None = None
+    fps: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        None, description="If given, the frames' times must come to it within a tenth."
+    )
 
 
 class TelemetryIn(Posted):
@@ -148,6 +154,10 @@ def _stream(stream: StreamIn) -> StreamManifest:
         kind=stream.kind,
         sha256=stream.sha256,
         start_offset_ns=stream.start_offset_ns,
+        codec=stream.codec,
+        width=stream.width,
+        height=stream.height,
+        fps=stream.fps,
         calibration=SensorCalibration(
             camera_model=calibration.camera_model,
             intrinsics=calibration.intrinsics.model_dump(),

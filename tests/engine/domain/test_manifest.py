@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,34 @@ NOW_NS = 1_790_000_000_000_000_000
 )
 def test_a_clock_that_is_years_off_is_suspect(start_ns: int, suspect: bool) -> None:
     assert manifest({}, start_ns).clock_is_suspect(NOW_NS) is suspect
+
+
+@pytest.mark.parametrize(
+    ("error_ns", "suspect"), [(None, False), (1000, False), (FUTURE_NS, False), (10 * FUTURE_NS, True)]
+)
+def test_a_clock_that_says_of_itself_that_it_is_off_is_suspect(error_ns: int | None, suspect: bool) -> None:
+    assert replace(manifest({}, NOW_NS), clock_error_ns=error_ns).clock_is_suspect(NOW_NS) is suspect
+
+
+@pytest.mark.parametrize(
+    ("announced", "says"),
+    [
+        ({}, None),
+        ({"codec": "h264", "width": 640, "height": 360, "fps": 30.0}, None),
+        ({"fps": 27.1}, None),
+        ({"fps": 26.9}, "26.9 frames a second were announced, the media has 29.97"),
+        ({"codec": "hevc"}, "codec hevc was announced, the media has h264"),
+        ({"width": 641}, "width 641 was announced, the media has 640"),
+        ({"height": 1}, "height 1 was announced, the media has 360"),
+    ],
+)
+def test_what_is_announced_of_a_stream_must_be_what_the_media_has(announced: dict[str, Any], says: str | None) -> None:
+    stream = StreamManifest("front", "camera", None, 0, None, **announced)
+    assert stream.disagreement("h264", 640, 360, 29.97) == says
+
+
+def test_a_single_frame_has_no_rate_to_be_held_against() -> None:
+    assert StreamManifest("front", "camera", None, 0, None, fps=30).disagreement("h264", 640, 360, None) is None
 
 
 def test_capture_counts_from_the_first_frame() -> None:

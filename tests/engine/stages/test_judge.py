@@ -13,6 +13,7 @@ import pytest
 from loop_fixtures import SETTINGS, Loop
 from road_scenes import DEPTH, LIGHT, ROAD
 from safetensors.numpy import load_file, save_file
+from sqlalchemy import update
 from weights_fixtures import NobodyAsked
 
 from engine.jobs.ledger import Lease, LeaseLost
@@ -23,6 +24,7 @@ from engine.store.evidence import unpack
 from engine.store.predictions import read
 from engine.store.tables.labels import GoldenSet
 from engine.store.tables.models import GateReport, GoldenEvidence, SeedNoise
+from engine.store.tables.recordings import Clip
 
 Weights = Callable[..., TrainedModel]
 GOLDEN, POOL = range(100, 108), range(6)
@@ -159,6 +161,29 @@ def test_the_record_holds_statistics_predictions_and_the_fixed_reference(
         raw = [p.uncertainty for p in predictions if p.head == head]
         assert (knots[0], knots[-1]) == (min(raw), max(raw))
         assert knots == sorted(knots)
+
+
+def test_a_clip_whose_clock_is_wrong_stands_in_no_slice_of_time(loop: Loop, trained: Weights, scorer: Scorer) -> None:
+    loop.labelled_drives(POOL)
+    for seed in GOLDEN:
+        loop.label(loop.add_clip(seed, "golden", tags={"weather": "fog"}))
+    loop.freeze()
+    golden, model = loop.freeze_golden().id, loop.register(trained(60))
+
+    def subjects_by_slice() -> dict[str, int]:
+        report = loop.judge(scorer, model, golden)
+        assert report is not None
+        return {
+            row["slice"]: row["subjects"] for row in report.report["rows"] if row["head"] == "road" and row["slice"]
+        }
+
+    right = subjects_by_slice()
+    assert set(right) == {"time_of_day=day", "time_of_day=night", "weather=fog"}
+    with loop.database.unit() as unit:
+        nights = (Clip.split == "golden") & (Clip.tags["time_of_day"].astext == "night")
+        unit.session.execute(update(Clip).where(nights).values(clock_suspect=True))
+        unit.commit()
+    assert subjects_by_slice() == {name: count for name, count in right.items() if name != "time_of_day=night"}
 
 
 def test_a_head_without_a_golden_label_refuses(

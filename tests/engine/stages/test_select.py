@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from loop_fixtures import Loop
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -26,7 +26,7 @@ from engine.store.predictions import class_scores
 from engine.store.tables.labels import Campaign, QueueItem, Selection
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelLine, Scoring
-from engine.store.tables.recordings import Blob, Frame, Subject
+from engine.store.tables.recordings import Blob, Clip, Frame, Subject
 
 Weights = Callable[..., TrainedModel]
 POOL = 8  # clips, three scored frames each
@@ -91,6 +91,26 @@ def test_frames_that_show_the_same_moment_are_not_chosen_together(loop: Loop, po
     for at in taken.values():
         assert all(abs(a - b) >= 800_000_000 for a, b in combinations(at, 2))
     assert len(items(loop, campaign)) <= 2 * POOL
+
+
+def test_clips_of_a_clock_that_starts_anew_with_each_are_not_taken_for_one_moment(
+    loop: Loop, trained: Weights, scorer: Scorer
+) -> None:
+    loop.labelled_drives([100], "golden")
+    loop.crown(loop.register(trained(60), judged=True), loop.freeze_golden().id)
+    clips = [loop.add_clip(50, number=number) for number in range(3)]
+    with loop.database.unit() as unit:
+        unit.session.execute(update(Clip).where(Clip.id.in_(clips)).values(start_ns=0, clock_suspect=True))
+        unit.commit()
+    loop.score_pool(scorer)
+    settings = {"window_s": 100.0}
+    first, second = (loop.campaign(name, batch_size=2, control_fraction=0.0, settings=settings) for name in "ab")
+    loop.select(first)
+    loop.select(second)  # what is queued stands in the way of its own clip alone
+    assert sorted(
+        len(times(loop, [item.subject_id for item in items(loop, campaign)])) for campaign in (first, second)
+    ) == [1, 2]
+    assert set(times(loop, [item.subject_id for item in loop.all(QueueItem)])) == set(clips)
 
 
 def test_what_is_labelled_for_the_wanted_heads_is_neither_chosen_nor_are_its_neighbours(

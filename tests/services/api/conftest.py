@@ -97,8 +97,16 @@ class Api:
 
 
 @pytest.fixture
-def api(database_url: str, data_dir: Path) -> Iterator[Api]:
-    settings = Settings(data_dir=data_dir, database_url=database_url, signing_secret="a secret of the tests")
+def small_limits() -> dict[str, Any]:
+    """Settings in which the API of a file's tests is to differ; a file that wants some has a fixture of this name."""
+    return {}
+
+
+@pytest.fixture
+def api(database_url: str, data_dir: Path, small_limits: dict[str, Any]) -> Iterator[Api]:
+    settings = Settings(
+        data_dir=data_dir, database_url=database_url, signing_secret="a secret of the tests", **small_limits
+    )
     server = uvicorn.Server(uvicorn.Config(make_app(settings), host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

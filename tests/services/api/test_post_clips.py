@@ -227,6 +227,9 @@ def test_wrong_clock_is_taken_and_flagged(
     ):
         answer = api.post_clip(device, manifest(f"c-{number}", start_ns=start_ns), {"front": make_video(number)})
         assert answer.json()["clock_suspect"] is suspect
+        assert device.get(answer.headers["location"]).json()["clock_suspect"] is suspect
+    years = manifest("c-4", clock_error_ns=3 * 365 * day)
+    assert api.post_clip(device, years, {"front": make_video(4)}).json()["clock_suspect"] is True
 
 
 def test_same_clip_from_eight_senders_at_once_is_one_clip(api: Any, manifest: Callable[..., Any], video: bytes) -> None:
