@@ -119,11 +119,17 @@ class FrameReader(Protocol):
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """An artifact that ships, on this machine's disk: what a scorer opens."""
+    """An artifact that ships, on this machine's disk: what a scorer opens.
 
-    format: str  # "hydranet-safetensors"
+    `sha256` is that of the weights, empty where nobody has hashed them yet; `heads` those of the ontology that the
+    model answers. Both are known of every model version.
+    """
+
+    format: str  # a ModelFormat
     weights: Path
     config: Mapping[str, Any]
+    sha256: str = ""
+    heads: Sequence[Head] = ()
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,25 @@ class Scorer(Protocol):
         """The embeddings alone, which need the trunk and no head."""
 
 
+class ScorerUnavailable(ConnectionError):
+    """A scorer elsewhere can't be reached or failed on its side: try again later."""
+
+
+class RemoteScorer(Protocol):
+    """A model at somebody's URL."""
+
+    def enrol(self, config: Mapping[str, Any], heads: Sequence[Head], probes: Sequence[str]) -> bytes:
+        """A document of what it is: its config, and its answers to the pictures of these hashes. Raises Invalid,
+        ScorerUnavailable."""
+
+
+class ModelCheck(Protocol):
+    """Looks into a model that was made elsewhere, before it becomes a version."""
+
+    def check(self, model: ModelFiles) -> None:
+        """Raises Invalid, saying what is wrong, unless the model can be asked and answers as its config declares."""
+
+
 @dataclass(frozen=True)
 class TrainingSample:
     """One labelled picture. A head that is not in `labels` is unlabelled there, which is never "empty".
@@ -164,7 +189,7 @@ class TrainingSample:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """All that a run needs; the same plan gives the same run."""
+    """All that a run needs; the same plan gives the same run. `trainer` is the name of the one that is to do it."""
 
     heads: Sequence[Head]
     seed: int
@@ -176,6 +201,7 @@ class TrainingPlan:
     learning_rate: float
     checkpoint_every: int
     threads: int
+    trainer: str = "hydranet"
     warm_start: ModelFiles | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 

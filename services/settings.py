@@ -6,7 +6,9 @@ with `child_environment`, so that both read the same values.
 
 from __future__ import annotations
 
+import json
 import os
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -69,6 +71,13 @@ class Settings(BaseSettings):
     threads: int = Field(default=1, gt=0)
     """Threads of one torch process; more than one only where it has the machine alone."""
 
+    trainers: dict[str, list[str]] = Field(default_factory=dict)
+    """Commands that train, by the name under which a line's settings ask for them: `{"yolo": ["python3",
+    "/opt/train.py"]}`. Each is called as `COMMAND… FOLDER --attempt N` by a retraining worker."""
+
+    outbound_networks: list[str] = Field(default_factory=list)
+    """Networks besides the public internet that URLs given by users may lead to: `["10.1.0.0/16"]`."""
+
     # --- how processes behave ---
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
@@ -93,6 +102,19 @@ class Settings(BaseSettings):
             raise ValueError(
                 "must begin with postgresql+psycopg:// (PostgreSQL through psycopg 3 is the only database)"
             )
+        return value
+
+    @field_validator("outbound_networks")
+    @classmethod
+    def _networks(cls, value: list[str]) -> list[str]:
+        return [str(ip_network(network)) for network in value]
+
+    @field_validator("trainers")
+    @classmethod
+    def _named(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+        for name, command in value.items():
+            if name == "hydranet" or not name or not command or not all(command):
+                raise ValueError(f"trainer {name!r} must have another name than ours, hydranet, and a command")
         return value
 
     @field_validator("public_url", "label_studio_url")
@@ -134,8 +156,13 @@ class Settings(BaseSettings):
             if isinstance(value, SecretStr):
                 value = value.get_secret_value()
             if value is not None:
-                environment[PREFIX + name.upper()] = str(value)
+                environment[PREFIX + name.upper()] = json.dumps(value) if isinstance(value, dict | list) else str(value)
         return environment
+
+
+def operators_environment() -> dict[str, str]:
+    """The environment of a command that the operator told us to run: theirs, without our settings and their secrets."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
 
 
 def system_environment() -> dict[str, str]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.adapters.blobs import LocalBlobStore
+from engine.adapters.by_format import CheckByFormat
 from engine.adapters.celery_dispatch import CeleryDispatcher
 from engine.adapters.local_copies import DataFolderCopies
+from engine.adapters.model_checks import SafetensorsCheck, SentCheck
+from engine.adapters.onnx.check import OnnxCheck
 from engine.adapters.redaction import NoRedaction
 from engine.adapters.video.pool import MediaPool
 from engine.adapters.video.probe import ChildMediaProbe
 from engine.adapters.video.reader import ChildFrameReader
+from engine.domain.formats import ModelFormat
 from engine.jobs.kinds import QUEUE_OF_KIND
-from engine.ports import FrameReader, MediaProbe, Redactor
+from engine.ports import FrameReader, MediaProbe, ModelCheck, Picture, Redactor
 from engine.store.database import connect
 from engine.store.unit_of_work import Database
 from services.settings import Settings
@@ -43,6 +47,7 @@ class Wiring:
     reader: FrameReader
     redactor: Redactor
     copies: DataFolderCopies
+    model_check: ModelCheck
 
 
 @contextmanager
@@ -66,12 +71,24 @@ def opened(settings: Settings) -> Iterator[Wiring]:
             reader=ChildFrameReader(pool),
             redactor=NoRedaction(),
             copies=DataFolderCopies(settings.data_dir),
+            model_check=CheckByFormat(
+                {
+                    ModelFormat.HYDRANET: SafetensorsCheck(),
+                    ModelFormat.ONNX: OnnxCheck(),
+                    ModelFormat.PREDICTIONS: SentCheck(),
+                }
+            ),
         )
     finally:
         pool.close()
         engine.dispose()
         if isinstance(dispatcher, CeleryDispatcher):
             dispatcher.close()
+
+
+def golden_picture(wiring: Wiring) -> Callable[[str], Picture]:
+    """What gives the picture of a blob by its hash."""
+    return lambda sha256: wiring.reader.decode_image(wiring.blobs.read(sha256))
 
 
 def _dispatcher(settings: Settings) -> CeleryDispatcher | Undispatched:

@@ -17,6 +17,7 @@ pytest_plugins = [
     "loop_fixtures",
     "weights_fixtures",
     "role_fixtures",
+    "scorer_server",
     "label_studio_fixtures",
     "labeling_fixtures",
     "data_fixtures",

@@ -59,6 +59,29 @@ def check_answer(head: Head, answer: Answer) -> None:
     check(head, answer.value)
 
 
+def check_prediction(head: Head, answer: Answer) -> None:
+    """Raise AnswerError unless `answer` is a whole and sane answer of a model's: check_answer, and what it says of its
+    own sureness is in [0, 1]."""
+    try:
+        check_answer(head, answer)
+        for item in [*answer.value.get("objects", ()), *answer.value.get("lines", ())]:
+            if not isinstance(item.get("id"), str):
+                raise AnswerError(f"head {head.name!r}: an object needs an id, a text of its own")
+            _check_share(head, item.get("score", 1.0))
+        if head.kind is Kind.CHOICE:
+            _check_share(head, answer.value.get("score", 1.0))
+            for name, share in answer.value.get("probabilities", {}).items():
+                _check_class(head, name)
+                _check_share(head, share)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise AnswerError(f"head {head.name!r}: the answer is not of the form of {head.kind} ({error})") from error
+
+
+def _check_share(head: Head, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise AnswerError(f"head {head.name!r}: a score or probability must be a number in [0, 1], not {value!r}")
+
+
 def encode_runs(cells: Iterator[int] | list[int] | bytes) -> list[list[int]]:
     """Row-major cells (class indices) to ``[[index, length], ...]``."""
     return [[int(index), sum(1 for _ in run)] for index, run in groupby(cells)]

@@ -154,6 +154,10 @@ def _whole_comparison(given: GateInput) -> list[Reason]:
 
 
 def _judge_head(given: GateInput, head: Head) -> tuple[list[Reason], list[Row]]:
+    retired = given.waived(WaiverName.RETIRED_HEAD, head.name)
+    if retired is not None and head.name not in given.challenger.heads and head.name not in given.targets:
+        text = f"head {head.name!r} is not answered by the challenger, waived by {retired.by}: {retired.why}"
+        return [Reason(head.name, "vanished head", True, text)], []
     subjects = [subject for subject in given.golden if head.name in subject.heads]
     shared = given.champion is not None and head.name in given.champion.heads
     against = given.champion if shared else given.baseline

@@ -16,7 +16,7 @@ class WaiverName(StrEnum):
     """The rules that a person may waive, on record. No other can be."""
 
     WITHIN_ONE_DRIVE = "within_one_drive"  # fewer split groups than it takes: clips are resampled in place of them
-    RETIRED_HEAD = "retired_head"  # a head of the champion that the challenger no longer has
+    RETIRED_HEAD = "retired_head"  # a head of the line or of the champion that the challenger does not answer
     UNLEARNT_HEAD = "unlearnt_head"  # a head that no champion has learnt yet
 
 

@@ -166,14 +166,14 @@ def _check(number: int, label: LabelImport, ontology: Ontology, streams: Streams
         head = ontology.head(label.head)
         check_answer(head, Answer(head.kind, label.value, label.array))
         if label.array is not None:
-            _check_array(head, label.value["size"], label.array)
+            check_array(head, label.value["size"], label.array)
     except (AnswerError, OntologyError, TypeError, AttributeError) as error:
         raise _invalid(number, str(error), "correct the label; nothing of this import was recorded") from error
     if strange := set(label.annotated_classes or ()) - set(head.classes):
         raise _invalid(number, f"head {head.name!r} has no class {min(strange)!r}", f"it has {', '.join(head.classes)}")
 
 
-def _check_array(head: Head, size: Sequence[int], data: bytes) -> None:
+def check_array(head: Head, size: Sequence[int], data: bytes) -> None:
     """Raises AnswerError unless `data` is a C-ordered float16 .npy of this size, without infinities."""
     stream = io.BytesIO(data)
     try:

@@ -6,8 +6,10 @@ import uuid
 from dataclasses import dataclass
 
 from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from engine.domain.formats import ModelFormat
 from engine.domain.refusals import Conflict
 from engine.jobs import ledger
 from engine.jobs.kinds import BACKFILL
@@ -153,17 +155,31 @@ def _move(
         )
     )
     line.champion_id = target.id
-    if line.embedding_space_id is None:
+    if line.embedding_space_id is None or _orphaned(session, line.embedding_space_id, target):
         # Pinned to the first champion's trunk, so that the pool and what is labelled stay comparable over turns.
-        space = EmbeddingSpace(id=new_id(), project_id=line.project_id, model_version_id=target.id)
-        session.add(space)
-        session.flush()
-        line.embedding_space_id = space.id
+        line.embedding_space_id = _space_of(session, target)
     rescored = _rescore(unit, line, target)
     if not rescored:
         line.selection_model_id = target.id
     session.flush()
     return Moved(promotion.id, line.name, before.number if before else None, target.number, rescored)
+
+
+def _orphaned(session: Session, space_id: uuid.UUID, target: ModelVersion) -> bool:
+    """Whether nobody could place new subjects in the space: its own model can't be asked, and no longer sends its
+    answers. The rescoring that follows places the pool in the new champion's space."""
+    pinned = session.get_one(EmbeddingSpace, space_id).model_version_id
+    return pinned != target.id and artifact_of(session, pinned).format == ModelFormat.PREDICTIONS
+
+
+def _space_of(session: Session, target: ModelVersion) -> uuid.UUID:
+    """The model's own space. It may be there: of a model whose predictions were sent before it was crowned."""
+    session.execute(
+        insert(EmbeddingSpace)
+        .values(id=new_id(), project_id=target.project_id, model_version_id=target.id)
+        .on_conflict_do_nothing(index_elements=["model_version_id"])
+    )
+    return session.scalars(select(EmbeddingSpace.id).where(EmbeddingSpace.model_version_id == target.id)).one()
 
 
 def _rescore(unit: UnitOfWork, line: ModelLine, champion: ModelVersion) -> int:

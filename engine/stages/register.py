@@ -7,21 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from safetensors import SafetensorError, safe_open
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from engine.domain.formats import MEDIA_TYPES, ModelFormat
 from engine.domain.ontology import Ontology
 from engine.domain.refusals import Conflict, Invalid, NotFound
-from engine.ports import StoredBlob
+from engine.ports import ModelCheck, ModelFiles, StoredBlob
+from engine.stages.train import refuse_commands
 from engine.store import audit
 from engine.store.blobs import register
 from engine.store.lines import add_model, add_ontology, line_by_name, ontology_of
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelLine, ModelVersion, OntologyVersion
 from engine.store.unit_of_work import Database, UnitOfWork
-
-WEIGHTS_TYPE = "application/vnd.safetensors"
 
 
 class WeightsFile(Protocol):
@@ -48,7 +47,10 @@ def make_line(
     settings: Mapping[str, Any],
     actor: str,
 ) -> ModelLine:
-    """A new model line, without a champion. Raises NotFound, Conflict."""
+    """A new model line, without a champion. Raises NotFound, Conflict, Invalid."""
+    training = settings.get("training", {})
+    if isinstance(training, Mapping):
+        refuse_commands(training)
     ontology_id = unit.session.execute(
         select(OntologyVersion.id).where(
             OntologyVersion.project_id == project_id,
@@ -92,33 +94,25 @@ def register_model(
     database: Database,
     project_id: uuid.UUID,
     line_name: str,
+    format: str,
     weights: WeightsFile,
     config: Mapping[str, Any],
     note: str | None,
+    check: ModelCheck,
     actor: str,
 ) -> ModelVersion:
-    """A new version of the line from weights that were trained elsewhere; the gate judges it as any other.
+    """A new version of the line from an artifact that was made elsewhere; the gate judges it as any other.
 
     Raises NotFound, Invalid. What is refused is not committed to the blob store.
     """
     with database.read() as session:
         line = line_by_name(session, project_id, line_name)
         ontology = ontology_of(session, line.ontology_id)
-    heads = _heads(config, ontology)
-    try:
-        with safe_open(weights.path, framework="numpy") as tensors:
-            empty = not tensors.keys()
-    except (SafetensorError, OSError) as error:
-        raise Invalid(
-            "weights-rejected",
-            f"the weights are no safetensors file: {error}",
-            "save them with safetensors, not with pickle",
-        ) from error
-    if empty:
-        raise Invalid("weights-rejected", "the weights hold no tensor", "check what was saved")
+    heads = heads_of(config, ontology)
+    check.check(ModelFiles(format, weights.path, config, heads=[h for h in ontology.heads if h.name in heads]))
     stored = weights.commit()
     with database.unit() as unit:
-        blob = register(unit.session, project_id, stored, WEIGHTS_TYPE)
+        blob = register(unit.session, project_id, stored, MEDIA_TYPES[ModelFormat(format)])
         model = add_model(
             unit.session,
             line,
@@ -130,6 +124,7 @@ def register_model(
             config=dict(config),
             created_by=actor,
             note=note,
+            format=format,
         )
         audit.note(
             unit.session, project_id, actor, "register", "model_version", model.id, {"weights_sha256": stored.sha256}
@@ -138,7 +133,7 @@ def register_model(
     return model
 
 
-def _heads(config: Mapping[str, Any], ontology: Ontology) -> list[str]:
+def heads_of(config: Mapping[str, Any], ontology: Ontology) -> list[str]:
     """The names of the heads that the model's config lists. Raises Invalid unless they are the ontology's."""
     listed = config.get("heads")
     named = (

@@ -5,34 +5,34 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import exists, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from engine.acquisition.quantiles import score_quantile
+from engine.domain.formats import ModelFormat
 from engine.domain.ids import frame_id
 from engine.domain.refusals import Conflict
 from engine.domain.sampling import sample
 from engine.jobs import ledger
-from engine.ports import BlobStore, FrameReader, FrameScore, ModelFiles, Picture, Scorer, StoredBlob
+from engine.ports import BlobStore, FrameReader, FrameScore, Scorer, StoredBlob
 from engine.stages.discard import discard
+from engine.stages.embed import Sampled, embed_scored, embedded_of, pictures_of, record_embeddings, space_of
 from engine.store.blobs import register, sha256_of
-from engine.store.lines import get_line, get_model, model_files
+from engine.store.lines import artifact_of, get_line, get_model, model_files
 from engine.store.living import hold_clips
 from engine.store.predictions import MEDIA_TYPE, Prediction, write
 from engine.store.recordings import ensure_frames
 from engine.store.tables.metadata import new_id
-from engine.store.tables.models import Embedding, EmbeddingSpace, ModelLine, ModelVersion, Score, Scoring
+from engine.store.tables.models import ModelLine, ModelVersion, Score, Scoring
 from engine.store.tables.recordings import Clip, Stream
 from engine.store.tables.work import Job
 from engine.store.unit_of_work import Database, UnitOfWork
 
 EVERY_S = 0.5  # between sampled frames, where a line's settings say nothing else
 MOST_FRAMES = 64  # of a clip and stream
-BATCH = 16
 
 
 class ScoreBroken(Conflict):
@@ -42,17 +42,11 @@ class ScoreBroken(Conflict):
         super().__init__("score-broken", detail, hint)
 
 
-@dataclass(frozen=True)
-class _Sampled:
-    """A frame that is to be scored, known before it is decoded."""
-
-    id: uuid.UUID
-    stream: Stream
-    pts: int
-
-
 def score(database: Database, blobs: BlobStore, reader: FrameReader, scorer: Scorer, lease: ledger.Lease) -> int:
-    """Work a score job: returns how many frames were scored; 0 when the clip was scored already or is gone."""
+    """Work a score job: returns how many frames were scored; 0 when the clip is gone.
+
+    Of a clip that was scored already, the frames that have no embedding yet get one: returns how many.
+    """
     started = time.monotonic()
     with database.read() as session:
         clip = session.get(Clip, lease.subject_id)
@@ -62,23 +56,26 @@ def score(database: Database, blobs: BlobStore, reader: FrameReader, scorer: Sco
         line = get_line(session, model.line_id)
         done = session.scalar(select(exists().where(Scoring.clip_id == clip.id, Scoring.model_version_id == model.id)))
         # A golden drive is for judging alone: what is scored can be chosen, and what is chosen can be trained on.
-        if done or clip.split == "golden" or clip.state not in ("received", "scored"):
-            frames: list[_Sampled] = []
-        else:
-            frames = _sample(session, clip, line)
-        sources = {f.stream.id: sha256_of(session, f.stream.blob_id) for f in frames}
-        files = model_files(session, blobs, model.id) if frames else None
-        space, trunk = _space(session, blobs, line, model) if frames else (None, None)
-        embedded = _embedded(session, space, frames)
-    if not frames or files is None:
+        gone = clip.split == "golden" or clip.state not in ("received", "scored")
+        # What a model that can't be asked says is sent to us (take_predictions.py), now or later.
+        asked = not (gone or done) and artifact_of(session, model.id).format != ModelFormat.PREDICTIONS
+        frames = _sample(session, clip, line) if asked else []
+    if not gone and not asked:
+        return embed_scored(database, blobs, reader, scorer, clip, model, line, lease)
+    if not frames:
         with database.unit() as unit:
             ledger.complete(unit, lease)
             unit.commit()
         return 0
-    _reference(model)  # without one nothing of it could be recorded
+    with database.read() as session:
+        sources = {f.stream.id: sha256_of(session, f.stream.blob_id) for f in frames}
+        files = model_files(session, blobs, model.id)
+        space, trunk = space_of(session, blobs, line, model)
+        embedded = embedded_of(session, space, frames)
+    reference_of(model)  # without one nothing of it could be recorded
     scores: dict[uuid.UUID, FrameScore] = {}
     vectors: dict[uuid.UUID, tuple[float, ...]] = {}
-    for batch, pictures in _pictures(blobs, reader, sources, frames):
+    for batch, pictures in pictures_of(blobs, reader, sources, frames):
         for frame, answer in zip(batch, scorer.score(files, pictures), strict=True):
             _refuse_broken(answer, model)
             scores[frame.id] = answer
@@ -116,7 +113,7 @@ def _record(
     model: ModelVersion,
     stored: StoredBlob,
     seconds: float,
-    frames: Sequence[_Sampled],
+    frames: Sequence[Sampled],
     scores: Mapping[uuid.UUID, FrameScore],
     embedded: tuple[uuid.UUID | None, Mapping[uuid.UUID, tuple[float, ...]]],
 ) -> None:
@@ -133,8 +130,8 @@ def _record(
     session.flush()
     for stream in {frame.stream.id: frame.stream for frame in frames}.values():
         ensure_frames(session, clip, stream, [frame.pts for frame in frames if frame.stream.id == stream.id])
-    _record_scores(session, clip, scoring.id, scores, _reference(model))
-    _record_embeddings(session, clip, *embedded)
+    record_scores(session, clip, scoring.id, scores, reference_of(model))
+    record_embeddings(session, clip, *embedded)
     session.execute(update(Clip).where(Clip.id == clip.id, Clip.state == "received").values(state="scored"))
     move_selection(unit, line.id)
 
@@ -170,7 +167,7 @@ def move_selection(unit: UnitOfWork, line_id: uuid.UUID) -> None:
         line.selection_model_id = line.champion_id
 
 
-def _sample(session: Session, clip: Clip, line: ModelLine) -> list[_Sampled]:
+def _sample(session: Session, clip: Clip, line: ModelLine) -> list[Sampled]:
     settings = line.settings.get("scoring", {})
     frames = []
     for stream in session.scalars(select(Stream).where(Stream.clip_id == clip.id, Stream.kind == "camera")):
@@ -181,53 +178,11 @@ def _sample(session: Session, clip: Clip, line: ModelLine) -> list[_Sampled]:
             every_s=settings.get("every_s", EVERY_S),
             most=settings.get("most_frames", MOST_FRAMES),
         )
-        frames += [_Sampled(frame_id(clip.id, stream.name, pts), stream, pts) for pts in chosen]
+        frames += [Sampled(frame_id(clip.id, stream.name, pts), stream, pts) for pts in chosen]
     return frames
 
 
-def _space(
-    session: Session, blobs: BlobStore, line: ModelLine, model: ModelVersion
-) -> tuple[uuid.UUID | None, ModelFiles | None]:
-    """The line's embedding space, and the trunk it is pinned to where that is another model's than the scoring one."""
-    if line.embedding_space_id is None:
-        return None, None
-    space = session.get_one(EmbeddingSpace, line.embedding_space_id)
-    if space.model_version_id == model.id:
-        return space.id, None
-    return space.id, model_files(session, blobs, space.model_version_id)
-
-
-def _embedded(session: Session, space: uuid.UUID | None, frames: Sequence[_Sampled]) -> set[uuid.UUID]:
-    if space is None:
-        return set()
-    return set(
-        session.scalars(
-            select(Embedding.subject_id).where(
-                Embedding.space_id == space, Embedding.subject_id.in_([frame.id for frame in frames])
-            )
-        )
-    )
-
-
-def _pictures(
-    blobs: BlobStore, reader: FrameReader, sources: Mapping[uuid.UUID, str], frames: Sequence[_Sampled]
-) -> Iterator[tuple[list[_Sampled], list[Picture]]]:
-    """Batches of frames with their pictures, stream by stream, each clip decoded once."""
-    for stream_id, sha256 in sources.items():
-        wanted = {frame.pts: frame for frame in frames if frame.stream.id == stream_id}
-        batch: list[_Sampled] = []
-        pictures: list[Picture] = []
-        for picture in reader.frames(blobs.local_path(sha256), sorted(wanted)):
-            batch.append(wanted[picture.pts])
-            pictures.append(picture)
-            if len(batch) == BATCH:
-                yield batch, pictures
-                batch, pictures = [], []
-        if batch:
-            yield batch, pictures
-
-
-def _reference(model: ModelVersion) -> Mapping[str, list[float]]:
+def reference_of(model: ModelVersion) -> Mapping[str, list[float]]:
     """The model version's fixed reference, which turns its uncertainties into quantiles."""
     reference: Mapping[str, list[float]] = model.score_reference or {}
     missing = sorted(set(model.heads) - set(reference))
@@ -254,13 +209,14 @@ def _refuse_broken(answer: FrameScore, model: ModelVersion) -> None:
             )
 
 
-def _record_scores(
+def record_scores(
     session: Session,
     clip: Clip,
     scoring_id: uuid.UUID,
     scores: Mapping[uuid.UUID, FrameScore],
     reference: Mapping[str, list[float]],
 ) -> None:
+    """A row for each subject and head, with the uncertainty's quantile on the model version's reference."""
     rows = []
     for subject, answer in scores.items():
         for head, knots in reference.items():
@@ -276,15 +232,3 @@ def _record_scores(
                 }
             )
     session.execute(insert(Score), rows)
-
-
-def _record_embeddings(
-    session: Session, clip: Clip, space: uuid.UUID | None, vectors: Mapping[uuid.UUID, tuple[float, ...]]
-) -> None:
-    if space is None or not vectors:
-        return
-    rows = [
-        {"space_id": space, "subject_id": subject, "project_id": clip.project_id, "vector": list(vector)}
-        for subject, vector in vectors.items()
-    ]
-    session.execute(insert(Embedding).on_conflict_do_nothing(), rows)

@@ -13,12 +13,14 @@ from typing import Any
 from sqlalchemy import func, select, update
 
 from engine.domain.answers import Answer
+from engine.domain.formats import MEDIA_TYPES, STARTABLE, ModelFormat
 from engine.domain.ontology import Head, Ontology
+from engine.domain.refusals import Invalid
 from engine.jobs import ledger
 from engine.ports import BlobStore, ModelFiles, Trainer, TrainingPlan, TrainingProgress, TrainingRefused, TrainingSample
 from engine.stages.discard import discard
 from engine.store.blobs import register, sha256_of
-from engine.store.lines import add_model, get_line, model_files, ontology_of
+from engine.store.lines import add_model, artifact_of, get_line, model_files, ontology_of
 from engine.store.manifests import ManifestRow, by_subject, held_sha256, read
 from engine.store.membership import among
 from engine.store.tables.labels import DatasetVersion, GoldenSet
@@ -27,8 +29,11 @@ from engine.store.tables.models import ModelLine, Run
 from engine.store.tables.recordings import Clip, Subject
 from engine.store.unit_of_work import Database, UnitOfWork
 
+HYDRANET = "hydranet"
+
 # What a line's settings may say about training, and what holds where they don't.
 PLAN = {
+    "trainer": HYDRANET,  # or a name that the operator has given to a command of their own
     "backbone": "regnet_y_400mf",
     "height": 256,
     "width": 512,
@@ -83,8 +88,9 @@ def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
     ontology = ontology_of(unit.session, line.ontology_id)
     for head in request.target_heads:
         ontology.head(head)  # raises OntologyError, naming the heads there are
-    start = request.start if line.champion_id else "scratch"
     plan = {**PLAN, **line.settings.get("training", {}), **request.overrides}
+    refuse_commands(plan)
+    start = request.start if _can_start_from(unit, line.champion_id, str(plan["trainer"])) else "scratch"
     for setting in ("steps", "learning_rate"):
         plan[setting] = plan.get(setting) or plan[f"{setting}_{start}"]
     run = Run(
@@ -94,7 +100,7 @@ def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
         dataset_version_id=request.dataset_version_id,
         freeze_job_id=request.freeze_job_id,
         purpose=request.purpose,
-        trainer="hydranet",
+        trainer=str(plan["trainer"]),
         start=start,
         initial_model_id=line.champion_id if start == "warm" else None,
         sampling={"policy": "each head meets its labels"},
@@ -109,6 +115,24 @@ def start_run(unit: UnitOfWork, request: RunRequest) -> uuid.UUID:
     unit.session.flush()
     ledger.enqueue(unit, kind="train", project_id=line.project_id, subject_id=run.id, dedupe_key=f"train:{run.id}")
     return run.id
+
+
+def refuse_commands(training: Mapping[str, Any]) -> None:
+    """Raises Invalid where training settings hold a command: who may write settings may not say what runs here."""
+    if not isinstance(training.get("trainer", HYDRANET), str) or "command" in training:
+        raise Invalid(
+            "command-not-allowed",
+            "a line's settings name their trainer, and can't bring a command along",
+            "have the operator name the command in LONGTAIL_TRAINERS, and say `trainer: NAME` in the settings",
+        )
+
+
+def _can_start_from(unit: UnitOfWork, champion_id: uuid.UUID | None, trainer: str) -> bool:
+    """Whether there are weights to start from, which for our own network must be its own."""
+    if champion_id is None:
+        return False
+    format = artifact_of(unit.session, champion_id).format
+    return format == ModelFormat.HYDRANET if trainer == HYDRANET else format in STARTABLE
 
 
 def train(
@@ -176,18 +200,20 @@ def train(
             if _forget_erased(database, run, folder):
                 discard(database, blobs, [weights.sha256])
             raise
-        blob = register(unit.session, line.project_id, weights, "application/vnd.safetensors")
+        form = ModelFormat(trained.files.format)
+        blob = register(unit.session, line.project_id, weights, MEDIA_TYPES[form])
         model = add_model(
             unit.session,
             line,
             origin="trained",
             run_id=run.id,
-            heads=[head.name for head in ontology.heads],
+            heads=[head.name for head in trained.files.heads or ontology.heads],
             weights_blob_id=blob.id,
             weights_sha256=weights.sha256,
             config=dict(trained.files.config),
             created_by=f"run {run.id}",
             note="a repeat with another seed, to measure noise" if run.purpose == "noise" else None,
+            format=form,
         )
         unit.session.execute(
             update(Run)
@@ -271,7 +297,7 @@ def training_plan(
     settings: Mapping[str, Any], seed: int, heads: Sequence[Head], initial: ModelFiles | None
 ) -> TrainingPlan:
     """The plan that a run's recorded settings make; those that no plan has a place for go to the trainer as options."""
-    named = {"backbone", "learning_rate", *COUNTS}
+    named = {"backbone", "learning_rate", "trainer", *COUNTS}
     return TrainingPlan(
         heads=heads,
         seed=seed,
@@ -283,6 +309,7 @@ def training_plan(
         learning_rate=float(settings["learning_rate"]),
         checkpoint_every=int(settings["checkpoint_every"]),
         threads=int(settings["threads"]),
+        trainer=str(settings.get("trainer", HYDRANET)),
         warm_start=initial,
         options={
             name: value

@@ -8,14 +8,13 @@ from pathlib import Path
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from engine.domain.formats import ModelFormat
 from engine.domain.ontology import Ontology
 from engine.domain.refusals import Conflict, NotFound
 from engine.ports import BlobStore, ModelFiles
 from engine.store.blobs import sha256_of
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelArtifact, ModelLine, ModelVersion, OntologyVersion
-
-HYDRANET = "hydranet-safetensors"
 
 
 def line_by_name(session: Session, project_id: uuid.UUID, name: str) -> ModelLine:
@@ -97,6 +96,7 @@ def add_model(
     config: dict[str, object],
     created_by: str,
     note: str | None = None,
+    format: str = ModelFormat.HYDRANET,
 ) -> ModelVersion:
     """A new version of the line with its artifact; the line's row is locked, so that numbers have no gap or double."""
     get_line(session, line.id, lock=True)
@@ -121,7 +121,7 @@ def add_model(
             id=new_id(),
             project_id=line.project_id,
             model_version_id=model.id,
-            format=HYDRANET,
+            format=format,
             target="any",
             blob_id=weights_blob_id,
             config=config,
@@ -154,7 +154,9 @@ def model_files(session: Session, blobs: BlobStore, model_id: uuid.UUID) -> Mode
         )
     blobs.read(sha256)
     path: Path = blobs.local_path(sha256)
-    return ModelFiles(format=artifact.format, weights=path, config=artifact.config)
+    model = get_model(session, model_id)
+    heads = [head for head in ontology_of(session, model.ontology_id).heads if head.name in model.heads]
+    return ModelFiles(artifact.format, path, artifact.config, sha256, heads)
 
 
 def _no_artifact(model_id: uuid.UUID) -> ModelArtifact:

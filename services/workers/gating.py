@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from engine.adapters.torch.scorer import TorchScorer
 from engine.jobs.ledger import Lease
 from engine.stages.judge import judge
 from engine.stages.promote import promote
@@ -11,12 +10,13 @@ from services.settings import Settings
 from services.wiring import opened
 from services.workers.app import run_worker
 from services.workers.roles import final
+from services.workers.scorers import scorer_of
 
 
 def run(settings: Settings) -> int:
     """Work until told to stop; returns the exit code."""
-    scorer = TorchScorer(threads=settings.threads)
     with opened(settings) as wiring:
+        scorer = scorer_of(wiring)
         database, blobs, reader = wiring.database, wiring.blobs, wiring.reader
 
         def promote_report(lease: Lease) -> object:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from engine.adapters.torch.scorer import TorchScorer
 from engine.stages.score import score
 from services.settings import Settings
 from services.wiring import opened
 from services.workers.app import run_worker
 from services.workers.roles import final
+from services.workers.scorers import scorer_of
 
 
 def run(settings: Settings) -> int:
     """Work until told to stop; returns the exit code."""
-    scorer = TorchScorer(threads=settings.threads)
     with opened(settings) as wiring:
+        scorer = scorer_of(wiring)
         return run_worker(
             "inference",
             settings,

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loop_fixtures import Loop
@@ -83,23 +84,36 @@ class Roles:
 
 
 @pytest.fixture
-def roles(loop: Loop, database_url: str, redis_url: str, data_dir: Path) -> Iterator[Roles]:
-    """The line's workers; what the test itself makes due is told to them through Redis, too."""
-    settings = Settings(
-        data_dir=data_dir,
-        database_url=database_url,
-        redis_url=redis_url,
-        tick_seconds=0.5,
-        poll_seconds=1.0,
-        lease_seconds=3.0,
-        # Nothing listens there: the label tool is down for the whole of the test.
-        label_studio_url="http://127.0.0.1:9",
-        label_studio_token="unused",
-        signing_secret="a secret of the tests",
-    )
-    dispatcher = CeleryDispatcher(redis_url, QUEUE_OF_KIND)
-    loop.database = Database(loop.database.engine, dispatcher)
-    made = Roles(settings, loop.database)
-    yield made
-    made.kill_all()
-    dispatcher.close()
+def make_roles(database_url: str, redis_url: str, data_dir: Path) -> Iterator[Callable[..., Roles]]:
+    """`make_roles(loop, **settings)` gives a line's workers; what the test makes due is told to them through Redis."""
+    made: list[tuple[Roles, CeleryDispatcher]] = []
+
+    def make(loop: Loop, **settings: Any) -> Roles:
+        given = Settings(
+            data_dir=data_dir,
+            database_url=database_url,
+            redis_url=redis_url,
+            tick_seconds=0.5,
+            poll_seconds=1.0,
+            lease_seconds=3.0,
+            # Nothing listens there: the label tool is down for the whole of the test.
+            label_studio_url="http://127.0.0.1:9",
+            label_studio_token="unused",
+            signing_secret="a secret of the tests",
+            **settings,
+        )
+        dispatcher = CeleryDispatcher(redis_url, QUEUE_OF_KIND)
+        loop.database = Database(loop.database.engine, dispatcher)
+        made.append((Roles(given, loop.database), dispatcher))
+        return made[-1][0]
+
+    yield make
+    for roles, dispatcher in made:
+        roles.kill_all()
+        dispatcher.close()
+
+
+@pytest.fixture
+def roles(loop: Loop, make_roles: Callable[..., Roles]) -> Roles:
+    """The workers of the test's own line."""
+    return make_roles(loop)

@@ -49,7 +49,7 @@ def trained() -> Iterator[Callable[..., TrainedModel]]:
 
     Shuffled, each picture was learned with the labels of another drive.
     """
-    from engine.adapters.torch.trainer import lay_out
+    from engine.adapters.training_folder import lay_out
     from models.train import main
 
     with tempfile.TemporaryDirectory(prefix="lt-weights-") as name:

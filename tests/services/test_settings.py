@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from services.settings import PREFIX, Settings, system_environment
+from services.settings import PREFIX, Settings, operators_environment, system_environment
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +66,31 @@ def test_a_child_process_reads_the_same_settings(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, value)
     assert Settings() == settings
     assert environment["OMP_NUM_THREADS"] == "2"
+
+
+def test_trainers_are_commands_by_name_and_reach_a_child_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LONGTAIL_TRAINERS", '{"yolo": ["python3", "/opt/it\'s here/train.py"]}')
+    settings = Settings(data_dir=tmp_path)
+    assert settings.trainers == {"yolo": ["python3", "/opt/it's here/train.py"]}
+    for name, value in settings.child_environment().items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
+    for wrong in ('{"hydranet": ["x"]}', '{"yolo": []}', '{"yolo": "rm -rf"}', '{"": ["x"]}'):
+        monkeypatch.setenv("LONGTAIL_TRAINERS", wrong)
+        with pytest.raises(ValidationError):
+            Settings()
+
+
+def test_a_command_of_the_operators_sees_their_environment_without_our_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LONGTAIL_SIGNING_SECRET", "hush")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    environment = operators_environment()
+    assert "hush" not in environment.values()
+    assert environment["SLURM_CONF"] == "/etc/slurm.conf"
 
 
 def test_changed_values_are_validated_too() -> None:

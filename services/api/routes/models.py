@@ -9,9 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from engine.adapters.http_scorer import HttpScorer
 from engine.domain.access import Principal
+from engine.domain.formats import DECLARED_ALONE, ModelFormat
 from engine.domain.refusals import Invalid
 from engine.queries import models as views
+from engine.stages.enrol import enrol_scorer
 from engine.stages.gate_request import JudgeRequest, request_judgement, request_promotion
 from engine.stages.idempotency import Answer, once
 from engine.stages.register import register_model
@@ -23,7 +26,7 @@ from services.api.paging import Cursor, Limit, PageOut, page_out
 from services.api.schemas.fields import Name, storable
 from services.api.schemas.models import JudgeIn, ModelOut, ModelSummary, PromoteIn
 from services.api.schemas.queue import JobStarted
-from services.wiring import Wiring
+from services.wiring import Wiring, golden_picture
 
 router = APIRouter(prefix="/v1/models", tags=["models"], route_class=EtagRoute)
 
@@ -31,7 +34,7 @@ Reader = Annotated[Principal, Depends(having("models:read"))]
 Writer = Annotated[Principal, Depends(having("models:write"))]
 
 WEIGHTS = "weights"
-DOCUMENTS = ("line", "config", "note")
+DOCUMENTS = ("line", "config", "note", "format")
 FORM_SCHEMA: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -39,16 +42,27 @@ FORM_SCHEMA: dict[str, Any] = {
             "multipart/form-data": {
                 "schema": {
                     "type": "object",
-                    "required": ["line", "config", WEIGHTS],
+                    "required": ["line", "config"],
                     "properties": {
                         "line": {"type": "string", "description": "Name of the model line."},
                         "config": {
                             "type": "string",
                             "contentMediaType": "application/json",
-                            "description": "What rebuilds the network; `heads` lists which of the line's it has.",
+                            "description": "What rebuilds the network; `heads` lists which of the line's it has. "
+                            "For ONNX the declaration of its inputs, outputs and heads.",
+                        },
+                        "format": {
+                            "type": "string",
+                            "enum": [str(format) for format in ModelFormat],
+                            "default": str(ModelFormat.HYDRANET),
                         },
                         "note": {"type": "string"},
-                        WEIGHTS: {"type": "string", "format": "binary", "description": "A safetensors file."},
+                        WEIGHTS: {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "A safetensors file or an ONNX file; for `predictions` any file "
+                            "or none, for `http` none.",
+                        },
                     },
                 }
             }
@@ -94,11 +108,15 @@ async def post_model(request: Request, response: Response, wiring: Wired, princi
 
 
 def _register(wiring: Wiring, principal: Principal, form: Form) -> dict[str, Any]:
-    for name in ("line", "config", WEIGHTS):
-        if name not in form.documents and name not in form.files:
+    for name in ("line", "config"):
+        if name not in form.documents:
             raise Invalid("part-missing", f"the form has no part {name!r}", "send the parts line, config and weights")
     if strange := sorted(form.files.keys() - {WEIGHTS}):
-        raise Invalid("part-unknown", f"the form has a part {strange[0]!r}", "parts are line, config, note and weights")
+        raise Invalid(
+            "part-unknown",
+            f"the form has a part {strange[0]!r}",
+            "parts are line, format, config, note and weights",
+        )
     try:
         text = {name: bytes(content).decode() for name, content in form.documents.items()}
         config = json.loads(text["config"])
@@ -109,17 +127,50 @@ def _register(wiring: Wiring, principal: Principal, form: Form) -> dict[str, Any
         raise Invalid(
             "invalid-config", f"a part of the form can't be read: {error}", "send UTF-8 text and JSON"
         ) from error
+    format = text.get("format", ModelFormat.HYDRANET)
+    if format == ModelFormat.HTTP:
+        return _shown(wiring, principal, _enrolled(wiring, principal, form, text, config))
+    if WEIGHTS not in form.files:
+        if format not in DECLARED_ALONE:
+            raise Invalid("part-missing", f"the form has no part {WEIGHTS!r}", "send the model's file")
+        # What such a version is made of is its declaration, so that is what is hashed, kept and judged.
+        form.files[WEIGHTS] = wiring.blobs.begin()
+        form.files[WEIGHTS].write(json.dumps(config, sort_keys=True, separators=(",", ":")).encode())
     model = register_model(
         wiring.database,
         principal.project_id,
         text["line"],
+        format,
         form.files[WEIGHTS],
         config,
         text.get("note"),
+        wiring.model_check,
         str(principal),
     )
+    return _shown(wiring, principal, model.id)
+
+
+def _enrolled(
+    wiring: Wiring, principal: Principal, form: Form, text: dict[str, str], config: dict[str, Any]
+) -> uuid.UUID:
+    if form.files:
+        raise Invalid("part-unknown", "a scorer elsewhere has no file", "leave the part weights out")
+    scorer = HttpScorer(golden_picture(wiring), wiring.redactor, wiring.settings.outbound_networks)
+    return enrol_scorer(
+        wiring.database,
+        wiring.blobs,
+        principal.project_id,
+        text["line"],
+        config,
+        text.get("note"),
+        scorer,
+        str(principal),
+    ).id
+
+
+def _shown(wiring: Wiring, principal: Principal, model_id: uuid.UUID) -> dict[str, Any]:
     with wiring.database.read() as session:
-        return views.version(session, principal.project_id, model.id)
+        return views.version(session, principal.project_id, model_id)
 
 
 @router.post("/{model_id}:judge", response_model=JobStarted, status_code=202, summary="Have the gate judge it")

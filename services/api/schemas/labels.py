@@ -14,7 +14,8 @@ from engine.stages.import_labels import LabelImport
 from services.api.schemas.fields import JsonObject, Name, Posted, Pts
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: Any) -> Any:
+    """The bytes of base64 text."""
     if not isinstance(value, str):
         return value
     try:
@@ -38,7 +39,7 @@ class LabelIn(Posted):
     pts: Pts
     head: Name
     value: JsonObject
-    array_base64: Annotated[bytes | None, BeforeValidator(_decoded, json_schema_input_type=str | None)] = Field(
+    array_base64: Annotated[bytes | None, BeforeValidator(decoded, json_schema_input_type=str | None)] = Field(
         None, description="For the dense kinds: an .npy file of float16, NaN where there is no value."
     )
     annotated_classes: list[Name] | None = Field(None, description="The classes that were looked for; null for all.")

@@ -14,14 +14,15 @@ from loop_fixtures import STREAM, Loop
 from road_scenes import DEPTH
 from sqlalchemy import text
 
-from engine.domain.refusals import Gone
+from engine.domain.refusals import Conflict, Gone
 from engine.ports import FrameScore, ModelFiles, Picture, Scorer, StoredBlob, TrainedModel
 from engine.stages import freeze as freeze_stage
 from engine.stages.freeze import freeze_golden
 from engine.stages.import_labels import LabelImport, import_labels
-from engine.stages.judge import GoldenOvertaken
+from engine.stages.look import GoldenOvertaken
 from engine.stages.pin import pin
 from engine.stages.select import SelectionOvertaken, select_batch
+from engine.stages.take_predictions import FramePrediction, take_predictions
 from engine.store.tables.labels import GoldenSet, Label, QueueItem
 from engine.store.tables.models import GoldenEvidence, Score, Scoring
 from engine.store.tables.recordings import Blob, Clip, Frame, Subject
@@ -134,6 +135,18 @@ def test_a_picture_that_is_being_pinned(loop: Loop, eraser: Eraser) -> None:
     others = [frame.id for frame in loop.all(Frame, Frame.clip_id == kept)]
     assert pin(loop.database, loop.blobs, reader, frames) == {}
     assert set(pin(loop.database, loop.blobs, reader, [*frames, *others])) == set(others)
+    assert files(loop) == blobs(loop)
+
+
+def test_predictions_that_are_being_sent(loop: Loop, eraser: Eraser, champion: uuid.UUID) -> None:
+    clip = loop.add_clip(7001)
+    pts = loop.pts(clip)[0]
+    answers = {head: answer for head, answer in loop.scenes[clip].answers(pts).items() if head in ("road", "light")}
+    sent = [FramePrediction(STREAM, pts, FrameScore(answers, dict.fromkeys(answers, 0.1), ()))]
+    stored = InterruptedBlobs(loop, lambda: eraser.erase(clip=clip))
+    with pytest.raises(Conflict, match="erased meanwhile"):
+        take_predictions(loop.database, stored, loop.project_id, champion, clip, sent, "tester")
+    assert loop.count(Scoring) == 0
     assert files(loop) == blobs(loop)
 
 

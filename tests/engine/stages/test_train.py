@@ -6,6 +6,7 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ from sqlalchemy import text
 
 from engine.adapters.torch.trainer import TorchTrainer
 from engine.domain.ontology import OntologyError
+from engine.domain.refusals import Invalid
 from engine.jobs.ledger import LeaseLost
 from engine.ports import TrainedModel, Trainer
+from engine.stages.register import make_line
 from engine.stages.train import train
 from engine.store.lines import artifact_of, model_files
 from engine.store.manifests import content_sha256, read, write
 from engine.store.tables.labels import DatasetLabel, DatasetVersion, GoldenSet
 from engine.store.tables.metadata import new_id
-from engine.store.tables.models import ModelVersion
+from engine.store.tables.models import ModelVersion, Run
 from engine.store.tables.recordings import Blob
 
 
@@ -228,3 +231,30 @@ def test_a_run_is_over_when_its_job_has_no_attempt_left(loop: Loop, attempt: int
     run = loop.run(run_id)
     assert run.state == state
     assert ("code -9" in str(run.failure)) == (state == "refused")
+
+
+@pytest.mark.parametrize("training", [{"command": ["sh", "-c", "id"]}, {"trainer": ["sh", "-c", "id"]}])
+def test_settings_name_a_trainer_and_bring_no_command_along(loop: Loop, training: dict[str, Any]) -> None:
+    loop.labelled_drives([1])
+    frozen = loop.freeze()
+    with pytest.raises(Invalid, match="can't bring a command along"):
+        loop.start_run(frozen.id, overrides=training)
+    with loop.database.unit() as unit, pytest.raises(Invalid, match="can't bring a command along"):
+        make_line(unit, loop.project_id, "mine", "roads", 1, {"training": training}, "tester")
+    assert loop.count(Run) == 0
+
+
+def test_a_run_starts_from_scratch_where_its_trainer_can_not_start_from_the_champion(
+    loop: Loop, trained: Callable[..., TrainedModel]
+) -> None:
+    loop.labelled_drives([1])
+    loop.labelled_drives([3], "golden")
+    frozen, golden = loop.freeze(), loop.freeze_golden()
+    loop.crown(loop.register(trained(0)), golden.id)
+    assert loop.run(loop.start_run(frozen.id, seed=1)).start == "warm"
+    with loop.database.unit() as unit:
+        unit.session.execute(text("UPDATE model_artifacts SET format = 'onnx'"))
+        unit.commit()
+    ours, theirs = loop.start_run(frozen.id, seed=2), loop.start_run(frozen.id, seed=3, overrides={"trainer": "yolo"})
+    assert (loop.run(ours).start, loop.run(ours).initial_model_id) == ("scratch", None)
+    assert (loop.run(theirs).start, loop.run(theirs).trainer) == ("warm", "yolo")

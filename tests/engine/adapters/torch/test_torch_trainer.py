@@ -14,7 +14,8 @@ import psutil
 import pytest
 from safetensors.numpy import load_file
 
-from engine.adapters.torch.trainer import TorchTrainer, TrainingCrashed
+from engine.adapters.torch.trainer import TorchTrainer
+from engine.adapters.training_folder import TrainingCrashed
 from engine.ports import TrainedModel, TrainingPlan, TrainingProgress, TrainingRefused, TrainingSample
 
 MakePlan = Callable[..., TrainingPlan]
@@ -107,10 +108,10 @@ def test_the_child_dies_with_its_parent(tmp_path: Path, plan: MakePlan, samples:
     program = textwrap.dedent(
         f"""
         import os, subprocess, sys, time
-        from engine.adapters.torch.trainer import _die_with
+        from engine.adapters.training_folder import die_with
         child = subprocess.Popen(
             [sys.executable, "-m", "models.train", {str(tmp_path / "run")!r}, "--attempt", "1"],
-            preexec_fn=_die_with(os.getpid()),
+            preexec_fn=die_with(os.getpid()),
         )
         print(child.pid, flush=True)
         time.sleep(60)
