@@ -109,6 +109,8 @@ def decide(gate_input: GateInput) -> GateVerdict:
                 more_reasons, more_rows = [Reason(head.name, "evidence", False, text)], []
             reasons += more_reasons
             rows += more_rows
+    if all(reason.held for reason in reasons) and not any(row.passed for row in rows if row.slice is None):
+        reasons.append(Reason(None, "evidence", False, "nothing was shown on any head: waivers alone promote nobody"))
     passed = bool(rows) and all(reason.held for reason in reasons)
     scope = "within one drive" if any(row.resampled == "clip" for row in rows) else "golden set"
     return GateVerdict(passed, "promote" if passed else "refuse", scope, reasons, rows)
@@ -260,7 +262,7 @@ def _judge_slices(
         row = _row(head, name, rule, interval, role, -wider, silent, whole.resampled)
         rows.append(row)
         if judged:
-            reasons.append(Reason(head.name, rule, row.passed, _sentence(row)))
+            reasons.append(_reason(given, row, head, subjects))
     return reasons, rows
 
 
@@ -332,12 +334,15 @@ def _reason(given: GateInput, row: Row, head: Head, subjects: Sequence[GoldenSub
     with a head that is worth nothing must not hold the others back.
     """
     waiver = given.waived(WaiverName.UNLEARNT_HEAD, head.name)
-    if row.passed or waiver is None or row.rule not in (Rule.FLOOR, Rule.NON_INFERIORITY):
+    waivable = row.rule in (Rule.FLOOR, Rule.NON_INFERIORITY) and head.name not in given.targets
+    if row.passed or waiver is None or not waivable:
         return Reason(row.head, row.rule, row.passed, _sentence(row))
-    worth = _worth(given, head, subjects) if row.rule is Rule.NON_INFERIORITY else 0.0
-    if worth is None or not worth < given.rules.learnt:
-        text = f"{_sentence(row)}; {WaiverName.UNLEARNT_HEAD} is over: the champion has learnt it"
-        return Reason(row.head, row.rule, False, text)
+    if row.rule is Rule.NON_INFERIORITY:
+        worth = _worth(given, head, subjects)
+        if worth is None or not worth < given.rules.learnt:
+            known = worth is not None and math.isfinite(worth)
+            why = "the champion has learnt it" if known else "what the champion is worth on it is not known"
+            return Reason(row.head, row.rule, False, f"{_sentence(row)}; it can't be waived: {why}")
     return Reason(row.head, row.rule, True, f"{_sentence(row)}, waived by {waiver.by}: {waiver.why}")
 
 

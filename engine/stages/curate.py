@@ -10,6 +10,7 @@ from engine.domain.refusals import Conflict, NotFound
 from engine.jobs import ledger
 from engine.store import audit, label_tasks
 from engine.store.tables.labels import Campaign, QueueItem
+from engine.store.tables.metadata import new_id
 from engine.store.unit_of_work import UnitOfWork
 
 
@@ -50,7 +51,7 @@ def drop(unit: UnitOfWork, project_id: uuid.UUID, item_id: uuid.UUID, reason: st
             kind="push",
             project_id=project_id,
             subject_id=item.ontology_id,
-            dedupe_key=f"push:{item.ontology_id}:without:{item.id}:{item.task_id}",
+            dedupe_key=f"push:{item.ontology_id}:without:{item.id}:{new_id()}",
         )
     campaign = unit.session.get_one(Campaign, item.campaign_id, with_for_update=True, populate_existing=True)
     campaign.spent = max(campaign.spent - 1, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 import uuid
@@ -123,7 +124,11 @@ def take_predictions(
             ).scalar_one_or_none()
             vectors = {subject: score.embedding for subject, score in scores.items() if score.embedding}
             if scoring_id is None:
-                return _replayed(session, model, clip, stored.sha256, vectors, len(scores))
+                try:
+                    return _replayed(session, model, clip, stored.sha256, vectors, len(scores))
+                except Conflict:
+                    discard(database, blobs, [stored.sha256])
+                    raise
             for name, pts in _by_stream(frames).items():
                 ensure_frames(session, clip, streams[name], pts)
             record_scores(session, clip, scoring_id, scores, reference)
@@ -185,7 +190,7 @@ def take_golden_predictions(
         _check(f"subject {subject}", model, score)
     order = {str(s): scores[s] for s in sorted(scores, key=str)}
     predictions = list(_predictions(model, order))
-    sha256 = blobs.put(write(predictions)).sha256
+    sha256 = hashlib.sha256(write(predictions)).hexdigest()
     created = not _looked_at(database, model, golden_set_id)
     if created:
         try:

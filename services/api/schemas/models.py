@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from services.api.schemas.fields import JsonObject, Name, Posted, Seed, Text
 from services.api.schemas.labels import OntologyRef
@@ -140,6 +140,12 @@ class WaiverIn(Posted):
     name: Literal["within_one_drive", "retired_head", "unlearnt_head"]
     why: Text = Field(min_length=1)
     head: Name | None = None
+
+    @model_validator(mode="after")
+    def _names_its_head(self) -> Self:
+        if self.head is None and self.name != "within_one_drive":
+            raise ValueError(f"{self.name} is waived for one head: name it as `head`")
+        return self
 
 
 class JudgeIn(Posted):

@@ -46,6 +46,22 @@ def test_a_head_that_is_still_to_be_learnt_is_waived_by_name_and_only_where_no_c
     assert not decide(WORLD.question(unseen, None, baseline=BASELINE, targets=[], waivers=[waiver])).passed
 
 
+def test_a_declared_target_must_pass_whatever_is_waived() -> None:
+    waiver = Waiver(WaiverName.UNLEARNT_HEAD, by="anna", why="it is new", head="sign")
+    older = replace(without(CHAMPION, "sign"), heads=frozenset({"area", "depth"}))
+    useless = put(BASELINE, "sign", right=[1.0])
+    new = decide(WORLD.question(BETTER, older, baseline=useless, targets=["sign"], waivers=[waiver]))
+    assert broken(new) == [("sign", Rule.FLOOR)]
+    assert decide(WORLD.question(BETTER, older, baseline=useless, targets=["area"], waivers=[waiver])).passed
+
+
+def test_waivers_alone_promote_nobody() -> None:
+    waivers = [Waiver(WaiverName.UNLEARNT_HEAD, by="anna", why="all new", head=head.name) for head in WORLD.heads]
+    verdict = decide(WORLD.question(BASELINE, None, baseline=BETTER, targets=[], waivers=waivers))
+    assert broken(verdict) == [(None, "evidence")]
+    assert decide(WORLD.question(BETTER, None, baseline=BASELINE, targets=[], waivers=waivers)).passed
+
+
 WIDE = {head.name: Margin(0.2, 0.05, 2, 3) for head in WORLD.heads}
 
 
