@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from erasure_fixtures import Eraser
@@ -35,7 +36,8 @@ def test_pictures_of_erased_frames_go_when_the_api_starts(
         async with served.router.lifespan_context(served):
             pass
 
-    asyncio.run(start())
+    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already: a browser's
+        thread.submit(lambda: asyncio.run(start())).result()
     assert [path.is_file() for path in paths[gone]] == [False, False]
     assert [path.is_file() for path in paths[kept]] == [True, True]
 
