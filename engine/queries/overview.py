@@ -9,7 +9,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from engine.jobs.kinds import JOB_KINDS
-from engine.store.tables.labels import Campaign, DatasetVersion, GoldenSet, Label, LabelTask, QueueItem
+from engine.store.lines import newest_golden_set
+from engine.store.tables.labels import Campaign, DatasetVersion, Label, LabelTask, QueueItem
 from engine.store.tables.models import GateReport, ModelLine, ModelVersion, Promotion, Run
 from engine.store.tables.recordings import Clip, Frame
 from engine.store.tables.work import Job
@@ -67,9 +68,7 @@ def _lines(session: Session, project_id: uuid.UUID) -> list[ModelLine]:
 
 def _line(session: Session, line: ModelLine) -> dict[str, Any]:
     champion = session.get(ModelVersion, line.champion_id) if line.champion_id else None
-    golden = session.scalars(
-        select(GoldenSet).where(GoldenSet.line_id == line.id).order_by(GoldenSet.id.desc()).limit(1)
-    ).one_or_none()
+    golden = newest_golden_set(session, line.id)
     report = session.scalars(
         select(GateReport).where(GateReport.line_id == line.id).order_by(GateReport.id.desc()).limit(1)
     ).one_or_none()

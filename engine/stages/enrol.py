@@ -6,18 +6,15 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from engine.domain.formats import MEDIA_TYPES, ModelFormat
+from engine.domain.formats import ModelFormat
 from engine.domain.refusals import Invalid
 from engine.ports import BlobStore, RemoteScorer, ScorerUnavailable
-from engine.stages.register import heads_of
-from engine.store import audit
-from engine.store.blobs import register, sha256_of
-from engine.store.lines import add_model, line_by_name, ontology_of
+from engine.stages.register import heads_of, record_registered
+from engine.store.blobs import sha256_of
+from engine.store.lines import line_by_name, newest_golden_set, ontology_of
 from engine.store.manifests import by_subject, held_sha256, read
-from engine.store.tables.labels import GoldenSet
 from engine.store.tables.models import ModelLine, ModelVersion
 from engine.store.unit_of_work import Database
 
@@ -56,32 +53,14 @@ def enrol_scorer(
         raise Invalid("scorer-unreachable", str(away), "start the scorer, and register it again") from away
     stored = blobs.put(document)
     with database.unit() as unit:
-        blob = register(unit.session, project_id, stored, MEDIA_TYPES[ModelFormat.HTTP])
-        model = add_model(
-            unit.session,
-            line,
-            origin="registered",
-            run_id=None,
-            heads=heads,
-            weights_blob_id=blob.id,
-            weights_sha256=stored.sha256,
-            config=dict(config),
-            created_by=actor,
-            note=note,
-            format=ModelFormat.HTTP,
-        )
-        audit.note(
-            unit.session, project_id, actor, "register", "model_version", model.id, {"weights_sha256": stored.sha256}
-        )
+        model = record_registered(unit, line, ModelFormat.HTTP, stored, heads, config, note, actor)
         unit.commit()
     return model
 
 
 def _probes(session: Session, blobs: BlobStore, line: ModelLine) -> list[str]:
     """The hashes of a few golden pictures, from all over the set."""
-    golden = session.scalars(
-        select(GoldenSet).where(GoldenSet.line_id == line.id).order_by(GoldenSet.id.desc()).limit(1)
-    ).one_or_none()
+    golden = newest_golden_set(session, line.id)
     if golden is None:
         return []
     _, rows = read(blobs.read(sha256_of(session, golden.manifest_blob_id)), held_sha256(golden))

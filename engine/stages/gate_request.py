@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from engine.domain.refusals import Conflict, Invalid, NotFound
 from engine.jobs import ledger
 from engine.store import audit
-from engine.store.lines import ontology_of
+from engine.store.lines import newest_golden_set, ontology_of
 from engine.store.tables.labels import GoldenSet
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import GateReport, ModelLine, ModelVersion, Run
@@ -134,10 +134,11 @@ def _model(unit: UnitOfWork, project_id: uuid.UUID, model_id: uuid.UUID) -> Mode
 
 
 def _golden(unit: UnitOfWork, line: ModelLine, golden_set_id: uuid.UUID | None) -> GoldenSet:
-    query = select(GoldenSet).where(GoldenSet.line_id == line.id).order_by(GoldenSet.id.desc()).limit(1)
-    if golden_set_id is not None:
-        query = query.where(GoldenSet.id == golden_set_id)
-    golden = unit.session.execute(query).scalar_one_or_none()
+    if golden_set_id is None:
+        golden = newest_golden_set(unit.session, line.id)
+    else:
+        query = select(GoldenSet).where(GoldenSet.line_id == line.id, GoldenSet.id == golden_set_id)
+        golden = unit.session.scalars(query).one_or_none()
     if golden is None:
         raise Invalid(
             "no-golden-set",

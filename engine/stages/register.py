@@ -112,24 +112,38 @@ def register_model(
     check.check(ModelFiles(format, weights.path, config, heads=[h for h in ontology.heads if h.name in heads]))
     stored = weights.commit()
     with database.unit() as unit:
-        blob = register(unit.session, project_id, stored, MEDIA_TYPES[ModelFormat(format)])
-        model = add_model(
-            unit.session,
-            line,
-            origin="registered",
-            run_id=None,
-            heads=heads,
-            weights_blob_id=blob.id,
-            weights_sha256=stored.sha256,
-            config=dict(config),
-            created_by=actor,
-            note=note,
-            format=format,
-        )
-        audit.note(
-            unit.session, project_id, actor, "register", "model_version", model.id, {"weights_sha256": stored.sha256}
-        )
+        model = record_registered(unit, line, ModelFormat(format), stored, heads, config, note, actor)
         unit.commit()
+    return model
+
+
+def record_registered(
+    unit: UnitOfWork,
+    line: ModelLine,
+    format: ModelFormat,
+    stored: StoredBlob,
+    heads: list[str],
+    config: Mapping[str, Any],
+    note: str | None,
+    actor: str,
+) -> ModelVersion:
+    """The row of a version that was made elsewhere, with its blob and its audit, in the caller's transaction."""
+    blob = register(unit.session, line.project_id, stored, MEDIA_TYPES[format])
+    model = add_model(
+        unit.session,
+        line,
+        origin="registered",
+        run_id=None,
+        heads=heads,
+        weights_blob_id=blob.id,
+        weights_sha256=stored.sha256,
+        config=dict(config),
+        created_by=actor,
+        note=note,
+        format=format,
+    )
+    details = {"weights_sha256": stored.sha256}
+    audit.note(unit.session, line.project_id, actor, "register", "model_version", model.id, details)
     return model
 
 

@@ -20,10 +20,10 @@ from engine.jobs import ledger
 from engine.ports import BlobStore, ModelFiles, Trainer, TrainingPlan, TrainingProgress, TrainingRefused, TrainingSample
 from engine.stages.discard import discard
 from engine.store.blobs import register, sha256_of
-from engine.store.lines import add_model, artifact_of, get_line, model_files, ontology_of
+from engine.store.lines import add_model, artifact_of, get_line, model_files, newest_golden_set, ontology_of
 from engine.store.manifests import ManifestRow, by_subject, held_sha256, read
 from engine.store.membership import among
-from engine.store.tables.labels import DatasetVersion, GoldenSet
+from engine.store.tables.labels import DatasetVersion
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelLine, Run
 from engine.store.tables.recordings import Clip, Subject
@@ -243,7 +243,7 @@ def _end(unit: UnitOfWork, run_id: uuid.UUID, why: str) -> None:
 
 def _judge_next(unit: UnitOfWork, line: ModelLine, model_id: uuid.UUID) -> None:
     """Every model that was trained is looked at on the newest golden set of its line, if there is one."""
-    golden = newest_golden_set(unit, line.id)
+    golden = newest_golden_set(unit.session, line.id)
     if golden is not None:
         ledger.enqueue(
             unit,
@@ -253,13 +253,6 @@ def _judge_next(unit: UnitOfWork, line: ModelLine, model_id: uuid.UUID) -> None:
             dedupe_key=f"judge:{model_id}:{golden.id}:{line.champion_id}",
             payload={"golden_set_id": str(golden.id)},
         )
-
-
-def newest_golden_set(unit: UnitOfWork, line_id: uuid.UUID) -> GoldenSet | None:
-    """The golden set that the line's models are judged on now."""
-    return unit.session.execute(
-        select(GoldenSet).where(GoldenSet.line_id == line_id).order_by(GoldenSet.id.desc()).limit(1)
-    ).scalar_one_or_none()
 
 
 def _refuse_erased(database: Database, dataset: DatasetVersion, rows: Sequence[ManifestRow]) -> None:

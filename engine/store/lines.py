@@ -13,6 +13,7 @@ from engine.domain.ontology import Ontology
 from engine.domain.refusals import Conflict, NotFound
 from engine.ports import BlobStore, ModelFiles
 from engine.store.blobs import sha256_of
+from engine.store.tables.labels import GoldenSet
 from engine.store.tables.metadata import new_id
 from engine.store.tables.models import ModelArtifact, ModelLine, ModelVersion, OntologyVersion
 
@@ -161,3 +162,10 @@ def model_files(session: Session, blobs: BlobStore, model_id: uuid.UUID) -> Mode
 
 def _no_artifact(model_id: uuid.UUID) -> ModelArtifact:
     raise NotFound("no-artifact", f"model version {model_id} has no artifact", "register it again with its weights")
+
+
+def newest_golden_set(session: Session, line_id: uuid.UUID) -> GoldenSet | None:
+    """The golden set that the line's models are judged on now."""
+    return session.scalars(
+        select(GoldenSet).where(GoldenSet.line_id == line_id).order_by(GoldenSet.id.desc()).limit(1)
+    ).one_or_none()

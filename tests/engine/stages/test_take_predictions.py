@@ -79,7 +79,7 @@ def send(loop: Loop, model: uuid.UUID, clip: uuid.UUID, given: list[FramePredict
     return take_predictions(loop.database, loop.blobs, loop.project_id, model, clip, given, "tester")
 
 
-def golden_scores(loop: Loop, golden_clips: bool = True) -> dict[uuid.UUID, FrameScore]:
+def golden_scores(loop: Loop) -> dict[uuid.UUID, FrameScore]:
     return {
         frame_id(clip, STREAM, pts): truth(loop, clip, pts, place / 10)
         for clip, scene in loop.scenes.items()
